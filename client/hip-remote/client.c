@@ -287,7 +287,7 @@ static int open_session(struct halo_client *c)
     const char *variable;
     int r = halo_remote_settings_read(&c->settings, &variable);
     if (r < 0) {
-        snprintf(last_reason, sizeof(last_reason), "%s has no valid value: '%s' (hip-remote(7))", variable,
+        snprintf(last_reason, sizeof(last_reason), "the value of %s is not valid: '%s' (see hip-remote(7))", variable,
                  getenv(variable) ? getenv(variable) : "");
         fprintf(stderr, "hip-remote: %s\n", last_reason);
         c->state = HALO_CLIENT_FAILED;

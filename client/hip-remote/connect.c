@@ -86,7 +86,7 @@ static int connect_tcp(const struct halo_remote_settings *settings)
 }
 
 _Static_assert(sizeof(((struct halo_remote_settings *)0)->path) <= sizeof(((struct sockaddr_un *)0)->sun_path),
-               "a path that was read fits");
+               "sun_path holds every path that the settings accept");
 
 int halo_remote_connect(const struct halo_remote_settings *settings, struct halo_remote_channel *ret,
                         char reason[static HALO_REMOTE_REASON_BYTES])

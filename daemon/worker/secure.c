@@ -42,7 +42,8 @@ int halo_secure_accept(struct halo_remote_channel *ch, const struct halo_remote_
     if (r < 0)
         halo_fault_set(fault, HALO_FAULT_BAD_REQUEST, "%s", reason_of(r));
     else if (write(HALO_SECURE_KNOWN_FD, &pid, sizeof(pid)) != (ssize_t)sizeof(pid))
-        r = halo_fault_errno(fault, HALO_FAULT_INTERNAL, -errno, "cannot tell the supervisor of a client");
+        r = halo_fault_errno(fault, HALO_FAULT_INTERNAL, -errno,
+                             "cannot tell the supervisor that a client has proved the key");
     return r;
 }
 

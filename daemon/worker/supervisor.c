@@ -143,9 +143,9 @@ static bool may_try(const struct supervisor *s, const struct sockaddr_storage *f
 {
     int r = halo_strangers_ask(&s->strangers, from, halo_clock_ms());
     if (r == HALO_STRANGERS_E_WAIT)
-        refuse(name, "its last one failed to prove the key; it has to wait");
+        refuse(name, "the last client from there failed to prove the key; the next one has to wait");
     else if (r == HALO_STRANGERS_E_FULL)
-        refuse(name, "too many others have not proved the key yet");
+        refuse(name, "too many other clients have not proved the key yet");
     return r == 0;
 }
 

@@ -101,7 +101,7 @@ static void grace_over(uv_timer_t *timer)
     else if (child->exit_signal != 0)
         fail(engine, "was killed by signal %d (%s)", child->exit_signal, strsignal(child->exit_signal));
     else if (child->exit_status == EXIT_NO_WORKER && engine->config->remote)
-        fail(engine, "has no session with the worker %s", engine->config->remote);
+        fail(engine, "got no session with the worker %s", engine->config->remote);
     else
         fail(engine, "exited with status %lld", (long long)child->exit_status);
 }

@@ -249,12 +249,13 @@ static void strangers_do_not_take_all_sessions(void **state)
         silent[i] = connect_tcp(&w);
     int ninth = connect_tcp(&w);
     assert_true(ends(ninth));
-    worker_await(&w, "too many others have not proved the key yet");
+    worker_await(&w, "too many other clients have not proved the key yet");
     int near = connect_unix(&w);
     assert_int_equal(ask_init(near), 0);
     assert_true(ends(silent[0]));
     worker_await(&w, "no complete handshake in time");
-    while (!has_said(&w, "its last one failed to prove the key")) { /* until the supervisor has seen their end */
+    while (!has_said(
+        &w, "the last client from there failed to prove the key")) { /* until the supervisor has seen their end */
         int again = connect_tcp(&w);
         assert_true(ends(again));
         close(again);
