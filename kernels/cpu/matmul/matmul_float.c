@@ -11,7 +11,6 @@
 
 #define HALO_HALVES (HALO_CPU_GROUP / HALO_LANES)
 #define HALO_SIDE (HALO_LANES == 16 ? 8 : 4) /* chunk sums side by side: HALO_HALVES registers each */
-#define HALO_PREFETCH_BYTES 16384            /* ahead of the column at work */
 
 typedef halo_vfloat widen_fn(const uint8_t *row, unsigned half);
 
@@ -30,7 +29,8 @@ HALO_INLINE halo_vfloat widen_bf16(const uint8_t *row, unsigned half)
     return v_from_bits(v_sll32(v_u16(row + half * HALO_LANES * 2), 16));
 }
 
-/* n_chunks chunks of n_cols columns times n_x rows, all side by side, and added to sum[i]. column_bytes: of 16 rows. */
+/* n_chunks chunks of n_cols columns times n_x rows, all side by side, and added to sum[i]. column_bytes: of 16 rows. The
+ * chunks are as many streams, but the memory is asked for what follows them in one, in the order of the addresses. */
 HALO_INLINE void chunks_add(widen_fn *widen, const unsigned column_bytes, const uint8_t *packed, const float *const *x,
                             uint32_t first, uint32_t n_cols, const unsigned n_chunks, const unsigned n_x,
                             float (*sum)[HALO_CPU_GROUP])
@@ -39,11 +39,11 @@ HALO_INLINE void chunks_add(widen_fn *widen, const unsigned column_bytes, const 
     for (unsigned p = 0; p < n_chunks * n_x; p++)
         for (unsigned half = 0; half < HALO_HALVES; half++)
             part[p][half] = v_fzero();
-    const uint8_t *column = packed + (size_t)first * column_bytes;
-    for (uint32_t k = 0; k < n_cols; k++, column += column_bytes) {
+    const uint8_t *column = packed + (size_t)first * column_bytes, *ahead = column + n_chunks * HALO_QK * column_bytes;
+    for (uint32_t k = 0; k < n_cols; k++, column += column_bytes, ahead += n_chunks * column_bytes) {
+        halo_prefetch(ahead, n_chunks * column_bytes, HALO_PREFETCH_SECOND);
         for (unsigned c = 0; c < n_chunks; c++) {
             halo_vfloat w[HALO_HALVES];
-            _mm_prefetch((const char *)column + c * HALO_QK * column_bytes + HALO_PREFETCH_BYTES, _MM_HINT_T0);
             for (unsigned half = 0; half < HALO_HALVES; half++)
                 w[half] = widen(column + c * HALO_QK * column_bytes, half);
             for (unsigned i = 0; i < n_x; i++) {

@@ -14,7 +14,6 @@
 
 #define HALO_DOT_ROWS 4 /* activation rows whose sums run side by side */
 #define HALO_TILE 16
-#define HALO_PREFETCH_BYTES 8192 /* ahead of the block at work */
 
 #if HALO_LANES == 16
 #include "dot_avx512_priv.h"
@@ -61,13 +60,6 @@ HALO_INLINE void terms_add(const struct halo_panel_shape shape, const struct pan
     }
 }
 
-/* A core that streams weights has more to wait for than its own prefetchers ask for. */
-HALO_INLINE void prefetch_block(const uint8_t *block, unsigned n_bytes)
-{
-    for (unsigned line = 0; line < n_bytes; line += 64)
-        _mm_prefetch((const char *)block + HALO_PREFETCH_BYTES + line, _MM_HINT_T0);
-}
-
 /* One activation row: accumulators in registers, and the weights stream from memory. */
 HALO_INLINE void run_one(const struct halo_panel_shape shape, panel_fn *unpack, uint32_t n_blocks, const uint8_t *block,
                          const struct halo_act_block *act, float *ret_sum)
@@ -77,7 +69,7 @@ HALO_INLINE void run_one(const struct halo_panel_shape shape, panel_fn *unpack, 
     for (unsigned half = 0; half < HALO_CPU_GROUP / HALO_LANES; half++)
         acc[half] = v_fzero();
     for (uint32_t b = 0; b < n_blocks; b++, block += packed_bytes) {
-        prefetch_block(block, packed_bytes);
+        halo_prefetch(block, packed_bytes, HALO_PREFETCH_SECOND);
         HALO_UNROLL
         for (unsigned slab = 0; slab < shape.n_slabs; slab++, act++) {
             for (unsigned half = 0; half < HALO_CPU_GROUP / HALO_LANES; half++) {
@@ -115,11 +107,14 @@ HALO_INLINE void run_tile(const struct halo_panel_shape shape, panel_fn *unpack,
                           const uint8_t *block, const struct halo_act_block *const *act, unsigned n,
                           float (*sum)[HALO_CPU_GROUP])
 {
-    const unsigned packed_bytes = shape.block_bytes * HALO_CPU_GROUP;
+    const unsigned packed_bytes = shape.block_bytes * HALO_CPU_GROUP, slab_bytes = packed_bytes / shape.n_slabs;
     for (uint32_t at = 0; at < n_blocks * shape.n_slabs; at++) {
         const uint8_t *from = block + (size_t)(at / shape.n_slabs) * packed_bytes;
-        if (at % shape.n_slabs == 0)
-            prefetch_block(from, packed_bytes);
+        /* A slab's part of a block at a time: a whole block at once would fill the queues. */
+        if (n < HALO_DOT_ROWS)
+            halo_prefetch(from + at % shape.n_slabs * slab_bytes, slab_bytes, HALO_PREFETCH_SECOND);
+        else
+            halo_prefetch(from + at % shape.n_slabs * slab_bytes, slab_bytes, HALO_PREFETCH_FIRST);
         for (unsigned half = 0; half < HALO_CPU_GROUP / HALO_LANES; half++) {
             struct panel_terms terms;
             terms_load(shape, unpack, from, at % shape.n_slabs, half, &terms);
