@@ -20,6 +20,7 @@
 static const enum halo_cpu_isa all_isas[] = {HALO_CPU_REFERENCE, HALO_CPU_AVX2, HALO_CPU_AVX512};
 #define N_ISAS 3
 #define MAX_X 40
+#define MAX_FLOAT_X 200
 
 struct product {
     struct halo_cpu_matrix w;
@@ -28,8 +29,8 @@ struct product {
     float *x;       /* [n_x][n_cols] */
     uint32_t n_x;
     uint8_t *act;
-    const void *acts[MAX_X];
-    float *out, *outs[MAX_X]; /* [n_x][n_rows] */
+    const void *acts[MAX_FLOAT_X];
+    float *out, *outs[MAX_FLOAT_X]; /* [n_x][n_rows] */
     float *bias;
 };
 
@@ -202,6 +203,16 @@ static void variants_give_the_same_bits(void **state)
             check_variants(ops_types[t], 512, 33, n_x);
 }
 
+/* Floats widen their weights once for many rows: up to and beyond the rows of a pass, with columns that fill no chunk. */
+static void many_rows_of_floats_give_the_same_bits(void **state)
+{
+    static const enum halo_type types[] = {HALO_TYPE_F32, HALO_TYPE_F16, HALO_TYPE_BF16};
+    static const uint32_t n_xs[] = {95, 96, 97, 150, MAX_FLOAT_X};
+    for (unsigned t = 0; t < sizeof types / sizeof *types; t++)
+        for (unsigned i = 0; i < sizeof n_xs / sizeof *n_xs; i++)
+            check_variants(types[t], 150, 17, n_xs[i]);
+}
+
 /* All quants at the end of their range, all activations too: where 16-bit sums would saturate. */
 static void largest_sums_do_not_saturate(void **state)
 {
@@ -334,6 +345,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(reference_equals_the_oracles),
         cmocka_unit_test(variants_give_the_same_bits),
+        cmocka_unit_test(many_rows_of_floats_give_the_same_bits),
         cmocka_unit_test(largest_sums_do_not_saturate),
         cmocka_unit_test(row_does_not_depend_on_its_company),
         cmocka_unit_test(scale_multiplies_the_sums),

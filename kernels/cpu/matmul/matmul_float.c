@@ -1,9 +1,13 @@
 /* matmul_float.c: the products of F32, F16 and BF16 weights. Compiled once for each vector instruction set.
  *
- * Chunks of 32 columns are summed from zero and the chunk sums added in order. So chunks are independent: with few
- * activation rows several chunks run side by side to hide the latency of the fma, with many rows the rows do, and the
- * bits are the same. A widened weight serves all rows of a tile.
+ * Chunks of 32 columns are summed from zero and the chunk sums added in order. So chunks are independent, and the bits
+ * are the same however many chunks and activation rows run side by side. With few rows the weights are widened as they
+ * come from memory, and several chunks run side by side to hide the latency of the fma. With more rows the weights of
+ * some chunks are widened once, by the first tile of up to HALO_TILE rows, into a buffer that stays in the first cache
+ * for the tiles behind it.
  */
+#include <assert.h>
+
 #include <kernels/quant.h>
 
 #include "matmul_priv.h"
@@ -11,6 +15,10 @@
 
 #define HALO_HALVES (HALO_CPU_GROUP / HALO_LANES)
 #define HALO_SIDE (HALO_LANES == 16 ? 8 : 4) /* chunk sums side by side: HALO_HALVES registers each */
+#define HALO_FEW 4                           /* activation rows that are too few for tiles */
+#define HALO_TILE (HALO_LANES == 16 ? 8 : 6) /* activation rows: with AVX2, 12 sums leave 4 registers of 16 */
+#define HALO_WIDE_COLS 64                    /* columns that are widened together */
+#define HALO_PASS_ROWS 96                    /* activation rows for which they are widened once */
 
 typedef halo_vfloat widen_fn(const uint8_t *row, unsigned half);
 
@@ -63,6 +71,11 @@ HALO_INLINE void chunks_add(widen_fn *widen, const unsigned column_bytes, const 
         }
 }
 
+HALO_INLINE uint32_t least(uint32_t a, uint32_t b)
+{
+    return a < b ? a : b;
+}
+
 /* All columns of a group times n_x rows. */
 HALO_INLINE void run_rows(widen_fn *widen, const unsigned column_bytes, const uint8_t *packed, uint32_t n_cols,
                           const float *const *x, const unsigned n_x, float (*sum)[HALO_CPU_GROUP])
@@ -72,26 +85,124 @@ HALO_INLINE void run_rows(widen_fn *widen, const unsigned column_bytes, const ui
     for (; col + n_chunks * HALO_QK <= n_cols; col += n_chunks * HALO_QK)
         chunks_add(widen, column_bytes, packed, x, col, HALO_QK, n_chunks, n_x, sum);
     for (; col < n_cols; col += HALO_QK)
-        chunks_add(widen, column_bytes, packed, x, col, n_cols - col < HALO_QK ? n_cols - col : HALO_QK, 1, n_x, sum);
+        chunks_add(widen, column_bytes, packed, x, col, least(n_cols - col, HALO_QK), 1, n_x, sum);
 }
 
-HALO_INLINE void run_job(widen_fn *widen, const unsigned column_bytes, const struct halo_matmul_job *job)
+HALO_INLINE void run_few(widen_fn *widen, const unsigned column_bytes, const struct halo_matmul_job *job)
 {
     const float *const *x = (const float *const *)job->act;
     for (uint32_t g = job->first_group; g < job->first_group + job->n_groups; g++) {
         const uint8_t *packed = job->w->data + g * job->w->group_bytes;
-        for (uint32_t first = 0, n; first < job->n_x; first += n) {
-            _Alignas(64) float sum[HALO_SIDE][HALO_CPU_GROUP] = {{0}};
-            uint32_t left = job->n_x - first;
-            n = left >= HALO_SIDE ? HALO_SIDE : left >= 4 ? 4 : left >= 2 ? 2 : 1;
-            if (n == HALO_SIDE)
-                run_rows(widen, column_bytes, packed, job->w->n_cols, x + first, HALO_SIDE, sum);
-            else if (n == 4)
-                run_rows(widen, column_bytes, packed, job->w->n_cols, x + first, 4, sum);
-            else if (n == 2)
-                run_rows(widen, column_bytes, packed, job->w->n_cols, x + first, 2, sum);
-            else
-                run_rows(widen, column_bytes, packed, job->w->n_cols, x + first, 1, sum);
+        _Alignas(64) float sum[HALO_FEW][HALO_CPU_GROUP] = {{0}};
+        switch (job->n_x) {
+        case 1: run_rows(widen, column_bytes, packed, job->w->n_cols, x, 1, sum); break;
+        case 2: run_rows(widen, column_bytes, packed, job->w->n_cols, x, 2, sum); break;
+        case 3: run_rows(widen, column_bytes, packed, job->w->n_cols, x, 3, sum); break;
+        default: run_rows(widen, column_bytes, packed, job->w->n_cols, x, HALO_FEW, sum); break;
+        }
+        for (uint32_t i = 0; i < job->n_x; i++)
+            halo_matmul_store(job, g, i, sum[i]);
+    }
+}
+
+/* One chunk of columns, or what is left of it, of one group times n_x rows, added to sum[i]. The weights are in wide[],
+ * widened, unless `widen` is there: then they are widened on the way and left in wide[] for the next tile. */
+HALO_INLINE void tile_add(widen_fn *widen, const unsigned column_bytes, const uint8_t *packed,
+                          float (*wide)[HALO_CPU_GROUP], const float *const *x, uint32_t first, uint32_t n_cols,
+                          const unsigned n_x, float (*sum)[HALO_CPU_GROUP])
+{
+    halo_vfloat part[HALO_TILE][HALO_HALVES];
+    const float *at[HALO_TILE];
+    for (unsigned i = 0; i < n_x; i++) {
+        at[i] = x[i] + first;
+        HALO_KEEP_SCALAR(at[i]);
+        for (unsigned half = 0; half < HALO_HALVES; half++)
+            part[i][half] = v_fzero();
+    }
+    for (uint32_t k = 0; k < n_cols; k++, packed += column_bytes) {
+        halo_vfloat w[HALO_HALVES];
+        if (widen)
+            halo_prefetch(packed, column_bytes, HALO_PREFETCH_FIRST);
+        for (unsigned half = 0; half < HALO_HALVES; half++) {
+            w[half] = widen ? widen(packed, half) : v_fload(wide[k] + half * HALO_LANES);
+            if (widen)
+                v_fstore(wide[k] + half * HALO_LANES, w[half]);
+        }
+        for (unsigned i = 0; i < n_x; i++) {
+            halo_vfloat value = v_fset(at[i][k]);
+            for (unsigned half = 0; half < HALO_HALVES; half++)
+                part[i][half] = v_fma(w[half], value, part[i][half]);
+        }
+    }
+    for (unsigned i = 0; i < n_x; i++)
+        for (unsigned half = 0; half < HALO_HALVES; half++) {
+            float *to = sum[i] + half * HALO_LANES;
+            v_fstore(to, v_fadd(v_fload(to), part[i][half]));
+        }
+}
+
+/* X(n): the tiles that more than HALO_FEW rows are cut into, as even as can be. */
+#if HALO_LANES == 16
+#define HALO_TILE_LIST(X) X(4) X(5) X(6) X(7) X(8)
+#else
+#define HALO_TILE_LIST(X) X(3) X(4) X(5) X(6)
+#endif
+
+HALO_INLINE void tile_run(widen_fn *widen, const unsigned column_bytes, const uint8_t *packed,
+                          float (*wide)[HALO_CPU_GROUP], const float *const *x, uint32_t first, uint32_t n_cols,
+                          uint32_t n_x, float (*sum)[HALO_CPU_GROUP])
+{
+    for (uint32_t c = 0; c < n_cols; c += HALO_QK) {
+        uint32_t now = least(n_cols - c, HALO_QK);
+        const uint8_t *from = packed + (size_t)c * column_bytes;
+        switch (n_x) {
+#define X(n)                                                                                                           \
+    case n: tile_add(widen, column_bytes, from, wide + c, x, first + c, now, n, sum); break;
+            HALO_TILE_LIST(X)
+#undef X
+        default: assert(!"a tile");
+        }
+    }
+}
+
+/* The tiles behind the first. */
+static void wide_tile_run(float (*wide)[HALO_CPU_GROUP], const float *const *x, uint32_t first, uint32_t n_cols,
+                          uint32_t n_x, float (*sum)[HALO_CPU_GROUP])
+{
+    tile_run(NULL, 0, NULL, wide, x, first, n_cols, n_x, sum);
+}
+
+/* All columns of a group times up to HALO_PASS_ROWS rows. */
+HALO_INLINE void run_pass(widen_fn *widen, const unsigned column_bytes, const uint8_t *packed, uint32_t all_cols,
+                          const float *const *x, uint32_t n_x, float (*sum)[HALO_CPU_GROUP])
+{
+    _Alignas(64) float wide[HALO_WIDE_COLS][HALO_CPU_GROUP];
+    const uint32_t n_tiles = (n_x + HALO_TILE - 1) / HALO_TILE;
+    memset(sum, 0, n_x * sizeof(sum[0]));
+    for (uint32_t col = 0; col < all_cols; col += HALO_WIDE_COLS, packed += HALO_WIDE_COLS * column_bytes) {
+        uint32_t n_cols = least(all_cols - col, HALO_WIDE_COLS), row = (n_x + n_tiles - 1) / n_tiles;
+        tile_run(widen, column_bytes, packed, wide, x, col, n_cols, row, sum);
+        for (uint32_t t = 1, n; t < n_tiles; t++, row += n) {
+            n = n_x / n_tiles + (t < n_x % n_tiles);
+            wide_tile_run(wide, x + row, col, n_cols, n, sum + row);
+        }
+    }
+}
+
+HALO_INLINE void run_job(widen_fn *widen, const unsigned column_bytes, const struct halo_matmul_job *job)
+{
+    if (job->n_x <= HALO_FEW) {
+        run_few(widen, column_bytes, job);
+        return;
+    }
+    const float *const *x = (const float *const *)job->act;
+    const uint32_t n_passes = (job->n_x + HALO_PASS_ROWS - 1) / HALO_PASS_ROWS;
+    for (uint32_t g = job->first_group; g < job->first_group + job->n_groups; g++) {
+        const uint8_t *packed = job->w->data + g * job->w->group_bytes;
+        for (uint32_t p = 0, first = 0, n; p < n_passes; p++, first += n) {
+            _Alignas(64) float sum[HALO_PASS_ROWS][HALO_CPU_GROUP];
+            n = job->n_x / n_passes + (p < job->n_x % n_passes);
+            run_pass(widen, column_bytes, packed, job->w->n_cols, x + first, n, sum);
             for (uint32_t i = 0; i < n; i++)
                 halo_matmul_store(job, g, first + i, sum[i]);
         }
