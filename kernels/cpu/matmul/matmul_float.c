@@ -47,7 +47,8 @@ HALO_INLINE void chunks_add(widen_fn *widen, const unsigned column_bytes, const 
     for (unsigned p = 0; p < n_chunks * n_x; p++)
         for (unsigned half = 0; half < HALO_HALVES; half++)
             part[p][half] = v_fzero();
-    const uint8_t *column = packed + (size_t)first * column_bytes, *ahead = column + n_chunks * HALO_QK * column_bytes;
+    const uint8_t *column = packed + (size_t)first * column_bytes;
+    const uint8_t *ahead = column + n_chunks * HALO_QK * column_bytes + HALO_PREFETCH_BYTES / 2;
     for (uint32_t k = 0; k < n_cols; k++, column += column_bytes, ahead += n_chunks * column_bytes) {
         halo_prefetch(ahead, n_chunks * column_bytes, HALO_PREFETCH_SECOND);
         for (unsigned c = 0; c < n_chunks; c++) {
@@ -122,7 +123,7 @@ HALO_INLINE void tile_add(widen_fn *widen, const unsigned column_bytes, const ui
     for (uint32_t k = 0; k < n_cols; k++, packed += column_bytes) {
         halo_vfloat w[HALO_HALVES];
         if (widen)
-            halo_prefetch(packed, column_bytes, HALO_PREFETCH_FIRST);
+            halo_prefetch(packed + HALO_PREFETCH_BYTES, column_bytes, HALO_PREFETCH_FIRST);
         for (unsigned half = 0; half < HALO_HALVES; half++) {
             w[half] = widen ? widen(packed, half) : v_fload(wide[k] + half * HALO_LANES);
             if (widen)

@@ -41,9 +41,9 @@
 /* Keeps gcc from turning a chain of integer additions into a tree, for which there are not enough registers. */
 #define HALO_KEEP_ORDER(vector) __asm__("" : "+x"(vector))
 
-#define HALO_PREFETCH_BYTES 8192
+#define HALO_PREFETCH_BYTES 8192 /* ahead of the columns at work */
 
-/* Asks for n_bytes of weights HALO_PREFETCH_BYTES behind `from`. Where the products wait for the memory, the second
+/* Asks for n_bytes of weights that are wanted soon. Where the products wait for the memory, the second
  * cache is asked, whose queue is longer: a prefetch into the first cache is thought to keep one of the core's few fill
  * buffers from the loads until the memory has answered. Where the products take longer than the memory, the first cache
  * saves them the way to the second. Figures of both: docs/negative-results.md. */
@@ -53,9 +53,9 @@ HALO_INLINE void halo_prefetch(const uint8_t *from, unsigned n_bytes, const enum
 {
     for (unsigned line = 0; line < n_bytes; line += 64) {
         if (cache == HALO_PREFETCH_FIRST)
-            _mm_prefetch((const char *)from + HALO_PREFETCH_BYTES + line, _MM_HINT_T0);
+            _mm_prefetch((const char *)from + line, _MM_HINT_T0);
         else
-            _mm_prefetch((const char *)from + HALO_PREFETCH_BYTES + line, _MM_HINT_T1);
+            _mm_prefetch((const char *)from + line, _MM_HINT_T1);
     }
 }
 
