@@ -15,6 +15,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <time.h>
 
 #include <matmul/matmul.h>
@@ -154,6 +155,7 @@ static void *large_alloc(size_t n_bytes)
         fprintf(stderr, "bench_matmul: no memory\n");
         exit(1);
     }
+    madvise(p, n_bytes, MADV_HUGEPAGE); /* as the device has its weights */
     memset(p, 1, n_bytes);
     return p;
 }
