@@ -203,7 +203,7 @@ static void variants_give_the_same_bits(void **state)
             check_variants(ops_types[t], 512, 33, n_x);
 }
 
-/* Floats widen their weights once for many rows: up to and beyond the rows of a pass, with columns that fill no chunk. */
+/* Floats widen their weights once for many rows: up to the rows of a pass and more, columns that fill no chunk. */
 static void many_rows_of_floats_give_the_same_bits(void **state)
 {
     static const enum halo_type types[] = {HALO_TYPE_F32, HALO_TYPE_F16, HALO_TYPE_BF16};

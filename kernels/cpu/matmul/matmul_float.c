@@ -37,8 +37,8 @@ HALO_INLINE halo_vfloat widen_bf16(const uint8_t *row, unsigned half)
     return v_from_bits(v_sll32(v_u16(row + half * HALO_LANES * 2), 16));
 }
 
-/* n_chunks chunks of n_cols columns times n_x rows, all side by side, and added to sum[i]. column_bytes: of 16 rows. The
- * chunks are as many streams, but the memory is asked for what follows them in one, in the order of the addresses. */
+/* n_chunks chunks of n_cols columns times n_x rows, all side by side, and added to sum[i]. column_bytes: of 16 rows.
+ * The chunks are as many streams, but the memory is asked for what follows them in one, in the order of addresses. */
 HALO_INLINE void chunks_add(widen_fn *widen, const unsigned column_bytes, const uint8_t *packed, const float *const *x,
                             uint32_t first, uint32_t n_cols, const unsigned n_chunks, const unsigned n_x,
                             float (*sum)[HALO_CPU_GROUP])
