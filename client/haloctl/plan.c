@@ -69,7 +69,8 @@ static void print_fit(const struct halo_ev_plan *p)
                (long long)(p->kv_tokens / p->context));
     else
         printf(", a KV cache of %lld tokens", (long long)p->kv_tokens);
-    if (p->fits || !p->has_context_max)
+    bool can_load = p->fits || (p->has_placement && p->placement.loadable);
+    if (can_load || !p->has_context_max)
         putchar('\n');
     else if (p->context_max == 0)
         puts("; the weights leave no room for a sequence");

@@ -170,6 +170,10 @@ static void forecast_streamed(struct halo_device_thread *t, struct halo_forecast
     if (t->ops->expert_bytes && halo_model_stream_experts(f->model, true) > 0) {
         halo_budget_settle(t->ops, t->device, &plan, f->budget_bytes, n_pages, true, f->checkpoint_bytes, &settled);
         halo_budget_streamed(&settled.budget, &plan, &f->streamed);
+        f->streamed_context = halo_budget_fit_context(&settled.budget, 1, f->model->hparams.n_context_train);
+        if (settled.n_pages < n_pages) /* a load is refused, so there is no placement with a smaller pool either */
+            f->streamed.streamed_kv_bytes =
+                halo_budget_pool_bytes(&settled.budget, n_pages, settled.budget.context_pages);
     }
     halo_model_stream_experts(f->model, false);
     if (f->budget.max_pages < n_pages)

@@ -35,6 +35,7 @@ struct halo_forecast {
     double flops;                /* operations per second of prompt rows seen so far; 0: unknown */
     /* out: what a placement counts when experts have slots; slot_bytes 0: the device or the model cannot do it */
     struct halo_placement_options streamed;
+    uint32_t streamed_context;      /* out: the longest context that this leaves room for */
     struct halo_layer_needs layers; /* out: of a dense model whose layers stream */
     struct halo_profile here;       /* what a profile would hold for; by the io thread, and the device's by its own */
     struct halo_profile_record stored;

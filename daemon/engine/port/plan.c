@@ -75,6 +75,15 @@ static void write_ops(struct halo_json *w, const struct halo_plan *plan)
     halo_json_array_end(w);
 }
 
+/* The longest context that some load with these tiers has room for. */
+static int64_t longest_context(const struct halo_forecast *f, int tiers)
+{
+    uint32_t resident = halo_budget_fit_context(&f->budget, 1, f->model->hparams.n_context_train);
+    if (tiers == HALO_WIRE_TIERS_MEMORY || f->streamed.slot_bytes == 0)
+        return resident;
+    return tiers == HALO_WIRE_TIERS_STREAM || f->streamed_context > resident ? f->streamed_context : resident;
+}
+
 static void fill_memory(struct halo_ev_plan *ev, const struct halo_forecast *f, bool wants_pool)
 {
     const struct halo_plan *plan = &f->model->plan;
@@ -97,7 +106,7 @@ static void fill_memory(struct halo_ev_plan *ev, const struct halo_forecast *f, 
     ev->budget_bytes = (int64_t)f->budget_bytes;
     ev->has_budget_bytes = true;
     ev->has_context_max = true;
-    ev->context_max = halo_budget_fit_context(budget, 1, f->model->hparams.n_context_train);
+    ev->context_max = longest_context(f, f->job->msg.plan.params.tiers);
     ev->has_kv_token_bytes = ev->has_kv_sequence_bytes = ev->has_cache = true;
     ev->kv_token_bytes = (int64_t)halo_budget_token_bytes(budget);
     ev->kv_sequence_bytes = (int64_t)halo_budget_sequence_bytes(budget);

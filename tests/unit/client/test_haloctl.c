@@ -396,7 +396,7 @@ static void a_plan_with_tiers_says_why(void **state)
     assert_int_equal(ctl_wait_end(&rig), 0);
     assert_string_equal(rig.out.at, "m (qwen3) on cpu: does not fit\n"
                                     "  26.5 MB in total: weights 4.7 MB, KV cache 16.8 MB, scratch 5.0 MB\n"
-                                    "  context 64, a KV cache of 64 tokens; the weights leave no room for a sequence\n"
+                                    "  context 64, a KV cache of 64 tokens\n"
                                     "  memory to use: 3.0 GB\n"
                                     "  decode: about 6.2 tok/s of one sequence\n"
                                     "  with tiers, 3.0 GB of memory:\n"

@@ -316,6 +316,37 @@ static void who_streams(void **state)
     assert_int_equal(child_end(&c), 0);
 }
 
+/* `plan` calls loadable what `load` accepts, and names the context that does fit. */
+static void plans_what_loads(void **state)
+{
+    struct child c;
+    begin(&c, 1);
+    for (size_t m = 0; m < n_models && m < 2; m++) {
+        model = models[m];
+        long budget = load_least(&c, model, "stream");
+        unload(&c);
+        for (long less = 0; less < 2; less++) {
+            int64_t id = 90 + 4 * (int64_t)m + less;
+            child_send(&c,
+                       "{\"type\":\"plan\",\"id\":%lld,\"model\":\"%s\",\"params\":{\"context\":256,"
+                       "\"kv_tokens\":1024,\"tiers\":\"stream\",\"budget_bytes\":%ld}}",
+                       (long long)id, model, budget - less);
+            struct child_request *plan = child_wait(&c, id);
+            assert_int_equal(plan->terminal, HALO_EV_PLAN);
+            assert_int_equal(strstr(plan->last, "\"loadable\":true") != NULL, less == 0);
+            long context = child_number(plan, "context_max");
+            assert_true(context > 0);
+            child_send(&c,
+                       "{\"type\":\"load\",\"id\":%lld,\"model\":\"%s\",\"params\":{\"context\":%ld,"
+                       "\"kv_tokens\":%ld,\"tiers\":\"stream\",\"budget_bytes\":%ld}}",
+                       (long long)id + 2, model, context, context, budget - less);
+            assert_int_equal(child_wait(&c, id + 2)->terminal, HALO_EV_LOADED);
+            unload(&c);
+        }
+    }
+    assert_int_equal(child_end(&c), 0);
+}
+
 /* A dense model streams when it does not fit, and only the layers that there is no room for: `plan` says the same. */
 static void as_few_layers_as_do(void **state)
 {
@@ -693,6 +724,7 @@ int main(int argc, char **argv)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(streamed_is_resident),
         cmocka_unit_test(who_streams),
+        cmocka_unit_test(plans_what_loads),
         cmocka_unit_test(as_few_layers_as_do),
         cmocka_unit_test(layers_beside_a_model),
         cmocka_unit_test(a_prompt_is_one_pass),
