@@ -199,6 +199,8 @@ bool isa_load(struct wave *w, const struct ins *i, int lane, uint64_t at, uint32
         return false;
     }
     check_alignment(w, i, lane, at, n);
+    if (w->trace)
+        isa_trace_memory(w->trace, at, n);
     uint64_t offset = at - (uintptr_t)p->p;
     memcpy(to, p->p + offset, n);
     for (uint32_t j = 0; j < n; j++) {
@@ -239,6 +241,8 @@ bool isa_store(struct wave *w, const struct ins *i, int lane, uint64_t at, uint3
         return false;
     }
     check_alignment(w, i, lane, at, n);
+    if (w->trace)
+        isa_trace_memory(w->trace, at, n);
     if (p->read_only) {
         isa_report(w, i, ISA_READ_ONLY, "lane %d", lane);
         return false;

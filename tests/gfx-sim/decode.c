@@ -108,6 +108,7 @@ static void decode_plain(struct ins *i, const struct op_entry *op, char *args)
     i->x_n = i->n;
     i->trans = op->flags & F_TRANS;
     i->dot = op->flags & F_DOT;
+    i->quarter = op->flags & F_QUARTER;
     i->wmma = op->flags & F_WMMA;
     i->flat = strncmp(op->name, "flat_", 5) == 0;
     i->n_dst = op->flags & F_CMPX ? 0 : op->n_dst;

@@ -4,8 +4,9 @@
  * Checked while code runs: registers that are read before the load that fills them was waited for, numbers that come
  * of undefined registers or LDS, addresses outside of known memory, LDS and global races between waves, stale caches,
  * lanes that are off, the use of the matrix unit. What an instruction does is from AMD's RDNA3 ISA document; decoding
- * is llvm-objdump's text. No timing: counts alone. Hazards that the hardware interlocks are not modelled, caches never
- * evict, and how the matrix unit rounds inside is unknown: several ways can be tried.
+ * is llvm-objdump's text. Code runs without time; cycles.h predicts the time of a block afterwards. Hazards that the
+ * hardware interlocks are not modelled, caches never evict, and how the matrix unit rounds inside is unknown: several
+ * ways can be tried.
  *
  * One launch at a time. Out of memory ends the program.
  */
@@ -91,6 +92,7 @@ struct isa_options {
     int ulp;            /* other than 0: approximate instructions give one of the two floats beside the result */
     enum isa_wmma wmma; /* sums in double; one fused multiply-add after the other; f16 denormals are 0 */
     uint64_t limit;     /* instructions; 0: 4e9 */
+    uint32_t record;    /* number + 1 of the block that isa_cycles() (cycles.h) replays; 0: none */
 };
 
 /* Grid and block as a launch has them. 0, -ENOTSUP for a kernel that wants what is not there, -EDEADLK when it could

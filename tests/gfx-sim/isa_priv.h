@@ -31,7 +31,7 @@ struct ins;
 typedef void op_fn(struct wave *w, const struct ins *i);
 
 enum ins_class { C_VALU, C_SALU, C_SMEM, C_VMEM, C_LDS, C_WAIT, C_BRANCH, C_MISC };
-enum { F_RMW = 1, F_TRANS = 2, F_STORE = 4, F_DOT = 16, F_WMMA = 32, F_FLAT = 64, F_CMPX = 128 };
+enum { F_RMW = 1, F_TRANS = 2, F_STORE = 4, F_QUARTER = 8, F_DOT = 16, F_WMMA = 32, F_FLAT = 64, F_CMPX = 128 };
 
 /* A mnemonic without _e32, _e64, _dpp. Tables end with an entry without a name. */
 struct op_entry {
@@ -58,7 +58,7 @@ struct ins {
     uint8_t n, x_n; /* operands; of v_dual: those of the first half */
     uint8_t n_dst;  /* operands that are written, from the first */
     uint8_t xmask;  /* DPP row_xmask */
-    bool dpp, bound_ctrl, clamp, glc, trans, wmma, dot, flat;
+    bool dpp, bound_ctrl, clamp, glc, trans, wmma, dot, flat, quarter;
     struct operand o[MOST_OPERANDS];
     int32_t offset, offset0, offset1;
     uint8_t op_sel[4], op_sel_hi[4], neg_lo[4], neg_hi[4];
@@ -114,6 +114,27 @@ struct store_note { /* bytes of a store that is not visible yet */
     uint32_t n, id;
 };
 
+/* ---- trace.c: what a recorded block executed ---- */
+
+struct trace_event {
+    const struct ins *ins;
+    uint32_t first_line; /* of the wave's lines: those that it touches */
+    uint16_t n_lines;
+    uint16_t passes, least_passes; /* of LDS, with bank conflicts and without */
+    bool jumps;
+};
+struct wave_trace {
+    struct trace_event *events;
+    uint64_t *lines;
+    size_t n, cap, cap_lines;
+    uint32_t n_lines;
+};
+struct isa_trace {
+    const struct isa_kernel *kernel; /* NULL: none */
+    uint32_t n_waves;
+    struct wave_trace *waves;
+};
+
 struct wave {
     uint32_t v[N_VREG][N_LANES];
     uint32_t vp[N_VREG][2]; /* lanes whose low, high half is undefined */
@@ -130,6 +151,7 @@ struct wave {
     uint32_t n_pend[N_COUNTERS];
     uint32_t next_id;
     struct registers last_wmma; /* what the v_wmma just before writes; n 0: it was none */
+    struct wave_trace *trace;   /* NULL: what it executes is not recorded */
     struct store_note *notes;   /* stays allocated from one wave to the next */
     uint32_t n_notes, cap_notes;
 };
@@ -139,6 +161,7 @@ struct wave {
 struct isa_run { /* the launch under way */
     uint64_t rng, time, n_ins, limit;
     bool stop;
+    uint32_t record; /* a block's number + 1 */
     enum isa_wmma wmma;
     int ulp;
 };
@@ -169,6 +192,17 @@ void isa_wave_begin(struct wave *w, const struct isa_kernel *k, struct block *b,
                     uint64_t args);
 /* To its next stop, or for `budget` instructions. */
 void isa_wave_run(struct wave *w, uint32_t budget);
+
+/* ---- trace.c ---- */
+
+const struct isa_trace *isa_trace(void);
+void isa_trace_begin(const struct isa_kernel *k, uint32_t n_waves); /* forgets the one before; NULL and 0: alone */
+struct wave_trace *isa_trace_wave(uint32_t index);
+void isa_trace_ins(struct wave_trace *t, const struct ins *i);
+/* Of the instruction that came last: it jumps; it accesses n bytes of LDS in some lanes; n bytes of memory in one. */
+void isa_trace_jump(struct wave_trace *t);
+void isa_trace_lds(struct wave_trace *t, const uint32_t at[N_LANES], uint32_t lanes, uint32_t n);
+void isa_trace_memory(struct wave_trace *t, uint64_t at, uint32_t n);
 
 /* ---- op_flow.c ---- */
 

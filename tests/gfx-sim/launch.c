@@ -178,8 +178,10 @@ int isa_launch(struct isa_kernel *k, const uint32_t grid[3], uint32_t threads, c
     isa_run = (struct isa_run){.rng = options->seed * 77 + 1,
                                .time = 1,
                                .limit = options->limit > 0 ? options->limit : LIMIT,
+                               .record = options->record,
                                .wmma = options->wmma,
                                .ulp = options->ulp};
+    isa_trace_begin(options->record > 0 ? k : NULL, options->record > 0 ? launch.n_waves : 0);
     make_order(&launch);
     make_blocks(&launch);
     run_blocks(&launch);

@@ -9,8 +9,11 @@ static void jump(struct wave *w, const struct ins *i, bool taken, uint32_t poiso
 {
     if (poison)
         isa_report(w, i, ISA_UNDEFINED, "a branch");
-    if (taken)
-        w->ip = i->target;
+    if (!taken)
+        return;
+    w->ip = i->target;
+    if (w->trace)
+        isa_trace_jump(w->trace);
 }
 
 OP(s_branch)

@@ -45,9 +45,21 @@ static bool lds_addresses(struct wave *w, const struct ins *i, int k)
     return p == 0;
 }
 
+/* Which banks the addresses of a register fall on. */
+static void lds_trace(const struct wave *w, uint16_t reg, uint32_t n, uint32_t offset)
+{
+    uint32_t at[N_LANES];
+    if (!w->trace)
+        return;
+    for (int l = 0; l < N_LANES; l++)
+        at[l] = w->v[reg][l] + offset;
+    isa_trace_lds(w->trace, at, w->s[EXEC], n);
+}
+
 static void lds_load_words(struct wave *w, const struct ins *i, int first_word, uint32_t n, uint32_t offset)
 {
     uint32_t exec = w->s[EXEC], words = n < 4 ? 1 : n / 4, r[4][32], lo[4] = {0}, hi[4] = {0};
+    lds_trace(w, i->o[1].reg, n, offset);
     for (int l = 0; l < N_LANES; l++) {
         uint32_t at = w->v[i->o[1].reg][l] + offset, data[4] = {0};
         if (!(exec >> l & 1))
@@ -69,6 +81,7 @@ static void lds_store_words(struct wave *w, const struct ins *i, int operand, ui
 {
     uint32_t exec = w->s[EXEC];
     const struct operand *d = &i->o[operand];
+    lds_trace(w, i->o[0].reg, n, offset);
     for (int l = 0; l < N_LANES; l++) {
         uint32_t at = w->v[i->o[0].reg][l] + offset, data[4];
         if (!(exec >> l & 1) || !lds_check(w, i, l, at, n, true))
@@ -98,7 +111,8 @@ OP(ds_store)
     isa_pend(w, i, P_LGKM, T_LDS, false, (struct registers){0, 0}, true, 0);
 }
 
-static void ds_load_2(struct wave *w, const struct ins *i, uint32_t scale)
+/* n bytes from each of two addresses. */
+static void ds_load_2(struct wave *w, const struct ins *i, uint32_t n, uint32_t scale)
 {
     if (lds_addresses(w, i, 1)) {
         /* the address may be one of the destinations */
@@ -108,20 +122,25 @@ static void ds_load_2(struct wave *w, const struct ins *i, uint32_t scale)
         struct ins j = *i;
         memcpy(w->v[X_TMP + 1], keep, 128);
         j.o[1].reg = X_TMP + 1;
-        lds_load_words(w, &j, 0, 4, (uint32_t)i->offset0 * scale);
-        lds_load_words(w, &j, 1, 4, (uint32_t)i->offset1 * scale);
+        lds_load_words(w, &j, 0, n, (uint32_t)i->offset0 * scale);
+        lds_load_words(w, &j, (int)n / 4, n, (uint32_t)i->offset1 * scale);
     }
-    isa_pend(w, i, P_LGKM, T_LDS, false, (struct registers){i->o[0].reg, 2}, false, 0);
+    isa_pend(w, i, P_LGKM, T_LDS, false, (struct registers){i->o[0].reg, (uint16_t)(n / 2)}, false, 0);
 }
 
 OP(ds_load_2addr_b32)
 {
-    ds_load_2(w, i, 4);
+    ds_load_2(w, i, 4, 4);
+}
+
+OP(ds_load_2addr_b64)
+{
+    ds_load_2(w, i, 8, 8);
 }
 
 OP(ds_load_2addr_stride64_b32)
 {
-    ds_load_2(w, i, 256);
+    ds_load_2(w, i, 4, 256);
 }
 
 /* n bytes to each of two addresses. */
@@ -166,6 +185,7 @@ const struct op_entry isa_ops_lds[] = {
     DS_("b96"),
     DS_("b128"),
     ENTRY(ds_load_2addr_b32, C_LDS, 1, 0),
+    ENTRY(ds_load_2addr_b64, C_LDS, 1, 0),
     ENTRY(ds_load_2addr_stride64_b32, C_LDS, 1, 0),
     ENTRY(ds_store_2addr_b32, C_LDS, 0, 0),
     ENTRY(ds_store_2addr_b64, C_LDS, 0, 0),

@@ -213,7 +213,7 @@ const struct op_entry isa_ops_wide[] = {
     ENTRY(v_sub_co_u32, C_VALU, 2, 0),
     ENTRY(v_sub_co_ci_u32, C_VALU, 2, 0),
     ENTRY(v_subrev_co_ci_u32, C_VALU, 2, 0),
-    ENTRY(v_mad_u64_u32, C_VALU, 2, 0),
+    ENTRY(v_mad_u64_u32, C_VALU, 2, F_QUARTER),
     VALU(v_lshlrev_b64),
     ENTRY(v_div_scale_f32, C_VALU, 2, 0),
     VALU(v_div_fmas_f32),

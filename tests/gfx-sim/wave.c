@@ -19,6 +19,7 @@ void isa_wave_begin(struct wave *w, const struct isa_kernel *k, struct block *b,
     uint32_t n_threads = threads - index * N_LANES;
     memset(w, 0, offsetof(struct wave, notes));
     w->n_notes = 0;
+    w->trace = isa_run.record == b->linear + 1 ? isa_trace_wave(index) : NULL;
     w->k = k;
     w->b = b;
     w->index = index;
@@ -159,6 +160,8 @@ static void step(struct wave *w)
         return;
     }
     count(i);
+    if (w->trace)
+        isa_trace_ins(w->trace, i);
     check_reads(w, i);
     check_writes(w, i);
     check_wmma(w, i);
