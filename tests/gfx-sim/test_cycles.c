@@ -176,6 +176,10 @@ static void nothing_is_predicted_of_what_was_not_recorded(void **state)
 int main(int argc, char **argv)
 {
     struct halo_fault fault = {0};
+    if (!__builtin_cpu_supports("avx2") || !__builtin_cpu_supports("fma")) {
+        fprintf(stderr, "skipped aloud: the interpreter needs a processor with AVX2 and FMA\n");
+        return 77;
+    }
     if (argc != 3 || isa_open(argv[1], &handwritten, &fault) < 0 || isa_open(argv[2], &engine, &fault) < 0) {
         fprintf(stderr, "test_cycles: %s\n", argc == 3 ? fault.text : "HANDWRITTEN CODE-OBJECT");
         return 2;
