@@ -17,27 +17,47 @@ static void make_resident(struct halo_model *model)
         weights_of(model)[i].streamed = 0;
 }
 
+/* The layer of experts that a product belongs to, from 1 on: those of one layer follow each other. */
+struct walk {
+    uint32_t n_layers, n_parts, layer;
+};
+
+/* Returns 0 for an op that multiplies no routed experts. */
+static uint32_t enter(struct walk *walk, const struct halo_op *op)
+{
+    if (op->kind != HALO_OP_MOE_MATMUL || op->u.moe_matmul.choice == HALO_NONE)
+        return 0;
+    if (walk->n_layers == 0 || op->layer != walk->layer) {
+        walk->layer = op->layer;
+        walk->n_layers++;
+        walk->n_parts = 0;
+    }
+    walk->n_parts += op->u.moe_matmul.n;
+    return walk->n_layers;
+}
+
+uint32_t halo_plan_expert_layers(const struct halo_plan *plan)
+{
+    struct walk walk = {0};
+    for (uint32_t i = 0; i < plan->n_ops; i++)
+        if (enter(&walk, &plan->ops[i]) > 0 && walk.n_parts > HALO_EXPERT_PARTS)
+            return 0;
+    return walk.n_layers;
+}
+
 uint32_t halo_model_stream_experts(struct halo_model *model, bool streamed)
 {
-    uint32_t n_layers = 0, n_parts = 0, layer = HALO_NONE;
+    struct walk walk = {0};
     make_resident(model);
-    for (uint32_t i = 0; i < model->plan.n_ops && streamed; i++) {
-        const struct halo_op *op = &model->plan.ops[i];
-        if (op->kind != HALO_OP_MOE_MATMUL || op->u.moe_matmul.choice == HALO_NONE)
-            continue;
-        if (n_layers == 0 || op->layer != layer) {
-            layer = op->layer;
-            n_layers++;
-            n_parts = 0;
-        }
-        for (uint32_t k = 0; k < op->u.moe_matmul.n; k++, n_parts++)
-            weights_of(model)[op->u.moe_matmul.weight[k]].streamed = n_layers;
-        if (n_parts > HALO_EXPERT_PARTS) {
-            make_resident(model);
-            return 0;
-        }
+    if (!streamed || halo_plan_expert_layers(&model->plan) == 0)
+        return 0;
+    for (uint32_t i = 0; i < model->plan.n_ops; i++) {
+        const struct halo_op_moe_matmul *u = &model->plan.ops[i].u.moe_matmul;
+        uint32_t number = enter(&walk, &model->plan.ops[i]);
+        for (uint32_t k = 0; number > 0 && k < u->n; k++)
+            weights_of(model)[u->weight[k]].streamed = number;
     }
-    return n_layers;
+    return walk.n_layers;
 }
 
 uint16_t halo_weight_stream_layer(const struct halo_weight *weight)

@@ -11,6 +11,7 @@
 
 #include <base/clock.h>
 #include <base/log.h>
+#include <model/streamed.h>
 
 #include "port/port_priv.h"
 
@@ -256,14 +257,27 @@ static void put_loaded(struct halo_port *port, struct halo_job *job, struct halo
     halo_job_end(port, job, &ev);
 }
 
-static bool same_wish(const struct halo_msg_load *msg, const struct halo_instance *instance)
+/* Whether the weights lie where `tiers` asks for them: what can be streamed is, or not at all. */
+static bool same_tiers(const struct halo_port *port, enum halo_wire_tiers tiers, const struct halo_instance *instance)
+{
+    bool is_resident = instance->streamed_bytes == 0;
+    switch (tiers) {
+    case HALO_WIRE_TIERS_MEMORY: return is_resident;
+    case HALO_WIRE_TIERS_STREAM:
+        return !is_resident || !port->device.ops->expert_bytes || halo_plan_expert_layers(&instance->model->plan) == 0;
+    default: return true;
+    }
+}
+
+static bool same_wish(const struct halo_port *port, const struct halo_msg_load *msg,
+                      const struct halo_instance *instance)
 {
     const struct halo_part_load_params *params = &msg->params;
     return (!params->has_context || params->context == instance->context) &&
            (!params->has_kv_tokens ||
             halo_kv_pages_for((uint64_t)params->kv_tokens) * HALO_KV_PAGE_TOKENS == instance->kv_tokens) &&
            (!params->has_kv || (enum halo_kv_type)params->kv == instance->model->plan.kv[0].type) &&
-           (params->tiers != HALO_WIRE_TIERS_MEMORY || instance->streamed_bytes == 0) &&
+           same_tiers(port, params->tiers, instance) &&
            (!params->has_budget_bytes || halo_instance_bytes(instance) <= (uint64_t)params->budget_bytes);
 }
 
@@ -282,7 +296,7 @@ static void load_again(struct halo_port *port, struct halo_job *job, struct halo
     char size[HALO_SIZE_TEXT];
     if (instance->state != HALO_INSTANCE_READY)
         halo_job_park(instance, job);
-    else if (!same_wish(&job->msg.load, instance))
+    else if (!same_wish(port, &job->msg.load, instance))
         halo_job_end_error(port, job, HALO_ERROR_BAD_REQUEST,
                            "model %.200s is loaded with other parameters (context %u, kv_tokens %u, kv %s, tiers %s, "
                            "%s of memory); unload it first",
@@ -343,14 +357,14 @@ void halo_port_load(struct halo_port *port, struct halo_job *job)
                       (int)HALO_WIRE_TIERS_MEMORY == (int)HALO_TIERS_MEMORY &&
                       (int)HALO_WIRE_TIERS_STREAM == (int)HALO_TIERS_STREAM,
                   "the words and the ways have one order");
+    if (!device_matches(port, job))
+        return;
     struct halo_str name = job->msg.load.model;
     struct halo_instance *instance = halo_port_instance_named(port, name);
     if (instance && (!instance->matched || !is_path(name))) {
         load_again(port, job, instance);
         return;
     }
-    if (!device_matches(port, job))
-        return;
     if (port->n_instances == HALO_MAX_KNOWN) {
         struct halo_fault full;
         halo_fault_set(&full, HALO_FAULT_QUEUE_FULL, "%u models are loaded or wait to be, which is the limit",

@@ -290,12 +290,16 @@ static void who_streams(void **state)
     struct child_request *request = load(&c, model, "");
     assert_int_equal(request->terminal, HALO_EV_LOADED);
     assert_null(strstr(request->last, "n_slots"));
-    request = load(&c, model, ",\"tiers\":\"stream\""); /* it is there already */
-    assert_int_equal(request->terminal, HALO_EV_LOADED);
+    request = load(&c, model, ",\"tiers\":\"stream\""); /* its experts are in memory */
+    assert_int_equal(request->error, HALO_ERROR_BAD_REQUEST);
+    assert_non_null(strstr(request->message, "tiers memory"));
+    assert_int_equal(load(&c, model, ",\"tiers\":\"auto\"")->terminal, HALO_EV_LOADED);
+    assert_int_equal(load(&c, model, ",\"device\":\"hip\"")->error, HALO_ERROR_UNSUPPORTED);
     unload(&c);
     request = load(&c, model, ",\"tiers\":\"stream\"");
     assert_int_equal(child_number(request, "n_slots"), 4 * 8); /* a slot for each expert */
     assert_int_equal(load(&c, model, ",\"tiers\":\"memory\"")->error, HALO_ERROR_BAD_REQUEST);
+    assert_int_equal(load(&c, model, ",\"tiers\":\"stream\"")->terminal, HALO_EV_LOADED); /* as it is */
     send_text(&c, 100, model, 3, "");
     expect_text(&c, 100, 3);
     unload(&c);
@@ -359,6 +363,7 @@ static void as_few_layers_as_do(void **state)
     run_resident();
     begin(&c, 2);
     assert_null(strstr(load(&c, model, ",\"tiers\":\"stream\"")->last, "n_layers")); /* it fits */
+    assert_int_equal(load(&c, model, ",\"tiers\":\"stream\"")->terminal, HALO_EV_LOADED);
     unload(&c);
     long all = load_least(&c, model, "stream");
     assert_int_equal(child_number(&c.requests[next_id], "n_layers"), 8);

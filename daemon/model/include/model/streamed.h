@@ -7,9 +7,12 @@
 
 #include <model/model.h>
 
+/* Layers whose routed experts can be streamed; 0: the plan has none, or a layer has more matrices than a slot takes.
+ * Pure; any thread. */
+uint32_t halo_plan_expert_layers(const struct halo_plan *plan);
+
 /* Marks the routed experts of every layer, or with `streamed` false makes all weights resident again. Returns the
- * number of layers whose experts are streamed; 0: the plan has none, or a layer has more matrices than a slot takes,
- * and everything is resident. */
+ * number of layers whose experts are streamed; 0: everything is resident. */
 uint32_t halo_model_stream_experts(struct halo_model *model, bool streamed);
 
 /* The layer that a matrix of a dense model streams with; HALO_NONE: it stays resident. Pure; any thread. */
