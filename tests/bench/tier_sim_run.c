@@ -154,7 +154,7 @@ static void begin_layer(struct run *run, uint64_t token, uint32_t index, struct 
     uint32_t ids[HALO_MODEL_MAX_EXPERTS];
     halo_sim_trace_choose(run->trace, token, index, ids);
     if (!run->cache.is_lru) {
-        halo_expert_cache_run(&run->cache.experts, index);
+        halo_expert_cache_run(&run->cache.experts, index, false);
         for (uint32_t i = 0; i < layer->n_used; i++)
             halo_expert_cache_hold(&run->cache.experts, index, ids[i]);
     }

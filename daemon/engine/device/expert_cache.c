@@ -79,9 +79,10 @@ void halo_expert_cache_finish(struct halo_expert_cache *cache)
     cache->slot_of = NULL;
 }
 
-void halo_expert_cache_run(struct halo_expert_cache *cache, uint32_t layer)
+void halo_expert_cache_run(struct halo_expert_cache *cache, uint32_t layer, bool is_sweep)
 {
     cache->layers[layer].runs++;
+    cache->is_sweep = is_sweep;
 }
 
 /* ---- worth ---- */
@@ -136,6 +137,42 @@ static struct halo_expert_slot *find_victim(const struct halo_expert_cache *cach
     return victim;
 }
 
+/* ---- turns ---- */
+
+/* Turns until the layer runs, when it is now the turn of `now`. */
+static uint32_t turns_until(const struct halo_expert_cache *cache, uint32_t now, uint32_t layer)
+{
+    return (layer + cache->n_layers - now) % cache->n_layers;
+}
+
+/* Of the least class, the longest unused; NULL: none of the layer is idle. */
+static struct halo_expert_slot *least_of(const struct halo_expert_cache *cache, uint32_t layer)
+{
+    struct halo_expert_slot *slot = NULL;
+    for (uint32_t class = 0; class < HALO_EXPERT_CLASSES && !slot; class ++)
+        slot = oldest(&cache->layers[layer], class);
+    return slot;
+}
+
+/* The idle slot whose layer's turn comes last, and behind that of `layer`; NULL: there is none. */
+static struct halo_expert_slot *last_in_turn(const struct halo_expert_cache *cache, uint32_t now, uint32_t layer)
+{
+    struct halo_expert_slot *slot = NULL;
+    for (uint32_t turns = cache->n_layers - 1; turns > turns_until(cache, now, layer) && !slot; turns--) {
+        uint32_t other = (now + turns) % cache->n_layers;
+        if (cache->layers[other].n_slots > cache->min_slots)
+            slot = least_of(cache, other);
+    }
+    return slot;
+}
+
+/* For a layer under way: what it has not chosen, whose turn has just passed, then as above. */
+static struct halo_expert_slot *last_in_sweep(const struct halo_expert_cache *cache, uint32_t layer)
+{
+    struct halo_expert_slot *slot = least_of(cache, layer);
+    return slot ? slot : last_in_turn(cache, layer, layer);
+}
+
 /* ---- slots ---- */
 
 static void empty(struct halo_expert_cache *cache, struct halo_expert_slot *slot)
@@ -167,7 +204,8 @@ static struct halo_expert_slot *make_room(struct halo_expert_cache *cache, uint3
         halo_list_remove(&slot->node);
         return slot;
     }
-    slot = find_victim(cache, layer);
+    slot = cache->is_sweep ? last_in_sweep(cache, layer) : NULL;
+    slot = slot ? slot : find_victim(cache, layer);
     if (!slot)
         return NULL;
     halo_list_remove(&slot->node);
@@ -218,24 +256,6 @@ uint32_t halo_expert_cache_guess(struct halo_expert_cache *cache, uint32_t layer
     struct halo_expert_slot *slot = make_room(cache, layer);
     begin(cache, slot, layer, id);
     return number_of(cache, slot);
-}
-
-/* Turns until the layer runs, when it is now the turn of `now`. */
-static uint32_t turns_until(const struct halo_expert_cache *cache, uint32_t now, uint32_t layer)
-{
-    return (layer + cache->n_layers - now) % cache->n_layers;
-}
-
-/* The idle slot whose layer's turn comes last, and behind that of `layer`; NULL: there is none. */
-static struct halo_expert_slot *last_in_turn(const struct halo_expert_cache *cache, uint32_t now, uint32_t layer)
-{
-    for (uint32_t turns = cache->n_layers - 1; turns > turns_until(cache, now, layer); turns--)
-        for (uint32_t class = 0; class < HALO_EXPERT_CLASSES; class ++) {
-            struct halo_expert_slot *slot = oldest(&cache->layers[(now + turns) % cache->n_layers], class);
-            if (slot)
-                return slot;
-        }
-    return NULL;
 }
 
 uint32_t halo_expert_cache_ahead(struct halo_expert_cache *cache, uint32_t now, uint32_t layer, uint32_t id)

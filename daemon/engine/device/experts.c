@@ -20,6 +20,7 @@
 #define WAIT_US 100000 /* between two signs of life while nothing arrives */
 #define DRAIN_US 2000000
 #define GUESS_MOST 4   /* batches that choose more than so many tokens do are prompts */
+#define SWEEP_SPARES 8 /* a sweep leaves at most one of so many experts of a layer unused */
 #define LAYERS_MAX 512 /* of a model: the texts of phases */
 
 /* ---- texts of phases ---- */
@@ -169,7 +170,8 @@ static void place(struct halo_experts *x)
         if (chosen->slot == HALO_EXPERT_NONE)
             break;
         const struct halo_expert_slot *slot = &x->cache.slots[chosen->slot];
-        count_bytes(x, slot->state >= HALO_EXPERT_ARRIVED, layer->n_bytes);
+        bool is_there = slot->state == HALO_EXPERT_READY || (slot->state == HALO_EXPERT_ARRIVED && !x->cache.is_sweep);
+        count_bytes(x, is_there, layer->n_bytes); /* what a sweep read ahead it did not find */
         if (!is_known)
             add_reads(x, chosen->slot, HALO_FETCH_DEMAND);
         else if (slot->state == HALO_EXPERT_READING)
@@ -178,15 +180,33 @@ static void place(struct halo_experts *x)
     submit(x);
 }
 
-/* Of streamed layers, whose order is known: begins to read those whose turn comes next, from `now` on. */
-static void read_ahead(struct halo_experts *x, uint32_t now)
+/* Begins to read what the layer is sure to choose and does not have, as far as slots can be had when it is now the turn
+ * of `now`. It is a demand: what was asked for earlier is served first anyway. */
+static void read_layer_ahead(struct halo_experts *x, uint32_t now, uint32_t layer)
 {
-    for (uint32_t i = 0; i < x->setup.n_slots; i++) {
-        uint32_t layer = (now + i) % x->shape.n_layers, slot = halo_expert_cache_ahead(&x->cache, now, layer, 0);
+    for (uint32_t id = 0; id < x->layers[layer].n_expert; id++) {
+        uint32_t slot = halo_expert_cache_ahead(&x->cache, now, layer, id);
         if (slot != HALO_EXPERT_NONE)
             add_reads(x, slot, HALO_FETCH_DEMAND);
-        submit(x);
     }
+    submit(x);
+}
+
+/* Where the order is known: streamed layers in their turns, from `now` on; in a sweep all experts of the next layer,
+ * while `now` computes or when its turn has come. A buffer that somebody has to empty is not for what nobody waits
+ * for. */
+static void read_ahead(struct halo_experts *x, uint32_t now, uint32_t next)
+{
+    for (uint32_t i = 0; i < x->setup.n_slots && x->shape.is_dense; i++)
+        read_layer_ahead(x, now, (now + i) % x->shape.n_layers);
+    if (x->cache.is_sweep && next < x->shape.n_layers && x->memory.kind != HALO_EXPERT_MEMORY_COPIED)
+        read_layer_ahead(x, now, next);
+}
+
+/* Whether the batch is a prompt's, which leaves few experts of any layer unused. */
+static bool is_sweep(const struct halo_experts *x, uint32_t layer, uint32_t n)
+{
+    return !x->shape.is_dense && n >= x->layers[layer].n_expert - x->layers[layer].n_expert / SWEEP_SPARES;
 }
 
 /* A batch comes to the first layer: the time since the last one is that of a token, when both decoded. */
@@ -207,7 +227,7 @@ static int choose(void *owner, uint32_t layer, const uint32_t *ids, uint32_t n, 
     x->n_chosen = n;
     x->n_taken = 0;
     x->fault.code = HALO_FAULT_NONE;
-    halo_expert_cache_run(&x->cache, layer);
+    halo_expert_cache_run(&x->cache, layer, is_sweep(x, layer, n));
     if (layer == 0 && !x->shape.is_dense)
         time_token(x, n);
     for (uint32_t i = 0; i < n; i++) {
@@ -215,8 +235,7 @@ static int choose(void *owner, uint32_t layer, const uint32_t *ids, uint32_t n, 
         halo_expert_cache_hold(&x->cache, layer, ids[i]);
     }
     place(x);
-    if (x->shape.is_dense)
-        read_ahead(x, layer);
+    read_ahead(x, layer, layer + 1);
     return 0;
 }
 
@@ -360,8 +379,8 @@ static void release(void *owner)
     drop_untaken(x);
     for (uint32_t i = 0; i < x->n_chosen; i++)
         halo_expert_cache_unhold(&x->cache, x->layer, x->chosen[i].id);
-    if (x->shape.is_dense && x->n_chosen > 0)
-        read_ahead(x, (x->layer + 1) % x->shape.n_layers);
+    if (x->n_chosen > 0)
+        read_ahead(x, (x->layer + 1) % x->shape.n_layers, x->layer + 1);
     x->n_chosen = 0;
 }
 
@@ -369,7 +388,8 @@ static bool wants_guess(void *owner, uint32_t layer)
 {
     const struct halo_experts *x = owner;
     return atomic_load_explicit(&x->may_guess, memory_order_relaxed) && halo_expert_trial_is_on(&x->trial) &&
-           x->memory.kind != HALO_EXPERT_MEMORY_COPIED && x->n_chosen <= GUESS_MOST * x->shape.n_used;
+           x->memory.kind != HALO_EXPERT_MEMORY_COPIED && !x->cache.is_sweep &&
+           x->n_chosen <= GUESS_MOST * x->shape.n_used;
 }
 
 /* The disk is idle as long as nobody waits for it: what is guessed comes behind what is chosen. */

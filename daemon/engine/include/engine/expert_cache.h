@@ -8,8 +8,10 @@
  * passed. Victims: a slot that is empty; else the one with the greatest age / 2^class, where the class grows with how
  * often the expert was chosen, which decays with its age (least recently and least frequently used). Between equals it
  * is one of the layer whose turn comes last: what a plain least-recently-used order does to layers that run round and
- * round, evicting just what is needed next, cannot happen. No layer is pushed below min_slots by another one, and a
- * slot that is chosen for the layer under way, or read into, is nobody's victim.
+ * round, evicting just what is needed next, cannot happen. While a prompt sweeps through the layers, whatever is in
+ * them is sure to be used when their turn comes: then the victim is of the layer whose turn comes last, and of these
+ * the one of the least class. No layer is pushed below min_slots by another one, and a slot that is chosen for the
+ * layer under way, or read into, is nobody's victim.
  *
  * A hit costs O(1), a miss O(layers). Nothing is allocated after init. One thread at a time.
  */
@@ -56,6 +58,7 @@ struct halo_expert_cache {
     struct halo_expert_slot *slots;   /* [n_slots] */
     struct halo_expert_layer *layers; /* [n_layers] */
     uint32_t *slot_of;                /* [n_layers][n_expert]; HALO_EXPERT_NONE: in none */
+    bool is_sweep;                    /* of the layer under way */
     struct halo_list empty;
 };
 
@@ -67,8 +70,9 @@ void halo_expert_cache_finish(struct halo_expert_cache *cache);
 /* The fewest slots that init takes. */
 uint32_t halo_expert_cache_least(uint32_t n_layers, uint32_t n_expert, uint32_t min_slots);
 
-/* The layer runs: its slots grow older by one. */
-void halo_expert_cache_run(struct halo_expert_cache *cache, uint32_t layer);
+/* The layer runs: its slots grow older by one. is_sweep: it uses nearly all of its experts, and the layers behind it
+ * will too: until another layer runs, what goes is what has its turn last. */
+void halo_expert_cache_run(struct halo_expert_cache *cache, uint32_t layer, bool is_sweep);
 
 /* The expert is chosen: its slot, held until release. READING, when it was not there: the caller reads it into the
  * slot, with this generation, and says when it has arrived. NONE: every slot is held or read into; nothing changes. */
@@ -83,7 +87,8 @@ void halo_expert_cache_unhold(struct halo_expert_cache *cache, uint32_t layer, u
  * that are worth more could be had. */
 uint32_t halo_expert_cache_guess(struct halo_expert_cache *cache, uint32_t layer, uint32_t id);
 /* The expert is sure to be chosen when its layer runs, and it is now the turn of `now`: a slot to read it into, not
- * held. Only what has its turn later goes for it, the latest first. NONE: it is there or coming, or nothing can go. */
+ * held. Only what has its turn later goes for it, the latest first, and of each layer all but min_slots. NONE: it is
+ * there or coming, or nothing can go. */
 uint32_t halo_expert_cache_ahead(struct halo_expert_cache *cache, uint32_t now, uint32_t layer, uint32_t id);
 
 /* The read of this generation is over. Not there: the slot becomes empty. Nothing happens for another generation. */
