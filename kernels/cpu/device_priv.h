@@ -110,16 +110,25 @@ struct halo_cpu_expert_layer {
     const struct halo_op *route, *router; /* that choose; router: the product that the choice is made of, or NULL */
 };
 
+/* A part to repack. */
+struct halo_cpu_fresh {
+    const struct halo_expert *expert;
+    uint32_t part;
+};
+
 /* Streamed experts: the source, and those of the layer under way. */
 struct halo_cpu_experts {
     struct halo_expert_source source; /* without functions: nobody has set one */
     uint32_t *ids;                    /* [experts of a layer, at most] */
-    struct halo_expert *taken;        /* likewise; the first n_taken of n_chosen are there */
+    struct halo_expert *taken;        /* likewise: what the last call brought */
     uint8_t **base[HALO_LAYER_PARTS]; /* likewise, by id: where each part of those taken lies */
+    uint32_t *parts;                  /* likewise, by id: bits of the parts that are there, repacked */
+    bool *is_done;                    /* likewise, by id: the product under way has been computed */
+    struct halo_cpu_fresh *fresh;     /* [experts of a layer][HALO_LAYER_PARTS] */
     uint8_t *pack;                    /* [n_threads][pack_bytes]: to repack */
     uint64_t pack_bytes;
     uint32_t layer; /* as in struct halo_weight; 0: none is under way */
-    uint32_t n_chosen, n_taken;
+    uint32_t n_chosen;
     uint32_t n_layers;
     struct halo_cpu_expert_layer *layers;
     int error; /* of the run under way */
@@ -164,9 +173,11 @@ uint64_t halo_cpu_expert_bytes(const struct halo_device *device, const struct ha
 void halo_cpu_set_experts(struct halo_device_model *model, const struct halo_expert_source *source);
 /* Asks for the experts e of layer `layer` with first[e] < first[e + 1], unless that layer is under way already. */
 void halo_cpu_experts_choose(struct halo_device_model *model, uint32_t layer, const uint32_t *first, uint32_t n_expert);
-/* The next of them that are there, repacked. Returns how many; 0: no more, or a failure. */
-uint32_t halo_cpu_experts_take(struct halo_device_model *model, const struct halo_expert **ret);
-/* Before an op: if it reads the matrices of a streamed dense layer, they are there, repacked. False: a failure. */
+/* Waits for what comes next of them, and repacks it. False: nothing is missing any more, or a failure. */
+bool halo_cpu_experts_take(struct halo_device_model *model);
+/* Whether these parts (bits) of a chosen expert are there, repacked. */
+bool halo_cpu_experts_has(const struct halo_device_model *model, uint32_t id, uint32_t parts);
+/* Before an op: if it reads matrices of a streamed dense layer, they are there, repacked. False: a failure. */
 bool halo_cpu_layer_enter(struct halo_device_model *model, const struct halo_op *op);
 /* Behind it: gives the layer up if this was its last product. */
 void halo_cpu_layer_leave(struct halo_device_model *model, const struct halo_op *op);

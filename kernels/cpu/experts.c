@@ -1,7 +1,8 @@
 /* experts.c: streamed experts of the layer under way, or the matrices of a streamed dense layer: asked for once,
  * repacked when they arrive, kept until the last product of the layer.
  *
- * Device thread; fresh experts are repacked on all threads. Allocates nothing in a run. A failure of the source is
+ * Device thread. A matrix that arrives alone is repacked at once, while others are being read; several that are there
+ * together are repacked on all threads. Allocates nothing in a run. A failure of the source is
  * remembered in experts.error, with its sentence, and ends the run.
  */
 #include <assert.h>
@@ -33,6 +34,9 @@ uint64_t halo_cpu_experts_carve(const struct halo_plan *plan, uint32_t n_threads
     experts->taken = halo_carve(&carver, n_experts, sizeof(*experts->taken), 64);
     for (uint32_t part = 0; part < HALO_LAYER_PARTS; part++)
         experts->base[part] = halo_carve(&carver, n_experts, sizeof(*experts->base[part]), 64);
+    experts->parts = halo_carve(&carver, n_experts, sizeof(*experts->parts), 64);
+    experts->is_done = halo_carve(&carver, n_experts, sizeof(*experts->is_done), 64);
+    experts->fresh = halo_carve(&carver, (uint64_t)n_experts * HALO_LAYER_PARTS, sizeof(*experts->fresh), 64);
     experts->n_layers = n_layers;
     experts->layers = halo_carve(&carver, n_layers, sizeof(*experts->layers), 64);
     experts->pack_bytes = (pack_bytes + 63) / 64 * 64;
@@ -95,60 +99,54 @@ void halo_cpu_experts_choose(struct halo_device_model *model, uint32_t layer, co
     assert(experts->layer == 0 && layer > 0);
     uint32_t n = 0;
     for (uint32_t e = 0; e < n_expert; e++)
-        if (first[e + 1] > first[e])
+        if (first[e + 1] > first[e]) {
+            experts->parts[e] = 0;
             experts->ids[n++] = e;
+        }
     experts->error = experts->source.choose(experts->source.owner, layer - 1, experts->ids, n, experts->reason);
     experts->layer = layer;
     experts->n_chosen = n;
-    experts->n_taken = 0;
 }
 
-struct fresh {
-    struct halo_device_model *model;
-    const struct halo_cpu_expert_layer *layer;
-    const struct halo_expert *taken;
-};
-
-/* Item i: part i % n_parts of expert i / n_parts. */
 static void pack_item(void *arg, uint32_t item, uint32_t thread)
 {
-    const struct fresh *fresh = arg;
-    const struct halo_expert *expert = &fresh->taken[item / fresh->layer->n_parts];
-    if (!expert->fresh)
-        return;
-    uint32_t part = item % fresh->layer->n_parts;
-    const struct halo_cpu_experts *experts = &fresh->model->experts;
-    const struct halo_weight *w = &fresh->model->plan->weights[fresh->layer->weight[part]];
-    halo_cpu_matrix_pack(w->type, w->n_cols, w->n_rows, expert->data[part], expert->base[part],
-                         experts->pack + thread * experts->pack_bytes);
+    const struct halo_device_model *model = arg;
+    const struct halo_cpu_experts *experts = &model->experts;
+    const struct halo_cpu_fresh *fresh = &experts->fresh[item];
+    const struct halo_weight *w = &model->plan->weights[experts->layers[experts->layer - 1].weight[fresh->part]];
+    halo_cpu_matrix_pack(w->type, w->n_cols, w->n_rows, fresh->expert->data[fresh->part],
+                         fresh->expert->base[fresh->part], experts->pack + thread * experts->pack_bytes);
 }
 
-uint32_t halo_cpu_experts_take(struct halo_device_model *model, const struct halo_expert **ret)
+bool halo_cpu_experts_take(struct halo_device_model *model)
 {
     struct halo_cpu_experts *experts = &model->experts;
-    if (experts->error || experts->n_taken == experts->n_chosen)
-        return 0;
-    struct halo_expert *taken = experts->taken + experts->n_taken;
-    int r = experts->source.take(experts->source.owner, experts->phase, taken, experts->n_chosen - experts->n_taken,
-                                 experts->reason);
-    assert(r != 0);
-    if (r < 0) {
+    if (experts->error)
+        return false;
+    int r =
+        experts->source.take(experts->source.owner, experts->phase, experts->taken, experts->n_chosen, experts->reason);
+    if (r < 0)
         experts->error = r;
-        return 0;
-    }
-    const struct halo_cpu_expert_layer *layer = &experts->layers[experts->layer - 1];
     uint32_t n_fresh = 0;
     for (int i = 0; i < r; i++) {
-        n_fresh += taken[i].fresh;
-        for (uint32_t part = 0; part < layer->n_parts; part++)
-            experts->base[part][taken[i].id] = taken[i].base[part];
+        const struct halo_expert *expert = &experts->taken[i];
+        experts->parts[expert->id] |= expert->parts;
+        for (uint32_t part = 0; part < experts->layers[experts->layer - 1].n_parts; part++) {
+            if (!(expert->parts >> part & 1))
+                continue;
+            experts->base[part][expert->id] = expert->base[part];
+            if (expert->fresh)
+                experts->fresh[n_fresh++] = (struct halo_cpu_fresh){expert, part};
+        }
     }
-    struct fresh fresh = {model, layer, taken};
     if (n_fresh > 0)
-        halo_workers_run(model->device->workers, (uint32_t)r * layer->n_parts, pack_item, &fresh);
-    experts->n_taken += (uint32_t)r;
-    *ret = taken;
-    return (uint32_t)r;
+        halo_workers_run(model->device->workers, n_fresh, pack_item, model);
+    return r > 0;
+}
+
+bool halo_cpu_experts_has(const struct halo_device_model *model, uint32_t id, uint32_t parts)
+{
+    return (model->experts.parts[id] & parts) == parts;
 }
 
 /* The streamed dense layer whose matrices an op reads; 0: none. */
@@ -160,12 +158,16 @@ static uint32_t dense_layer_of(const struct halo_device_model *model, const stru
 bool halo_cpu_layer_enter(struct halo_device_model *model, const struct halo_op *op)
 {
     static const uint32_t first[] = {0, 1}; /* its only expert is chosen */
-    const struct halo_expert *taken;
-    uint32_t layer = dense_layer_of(model, op);
-    if (layer == 0 || model->experts.layer == layer)
+    uint32_t layer = dense_layer_of(model, op), parts = 0;
+    if (layer == 0)
         return true;
+    for (uint32_t k = 0; k < op->u.matmul.n; k++)
+        parts |= 1u << model->weights[op->u.matmul.weight[k]].part;
     halo_cpu_experts_choose(model, layer, first, 1);
-    return halo_cpu_experts_take(model, &taken) > 0;
+    while (!halo_cpu_experts_has(model, 0, parts))
+        if (!halo_cpu_experts_take(model))
+            return false;
+    return true;
 }
 
 bool halo_cpu_experts_is_last(const struct halo_device_model *model, uint32_t weight)

@@ -86,18 +86,37 @@ static uint32_t add_products(struct halo_device_model *model, const struct halo_
     return n;
 }
 
+/* The products of the chosen experts whose matrices are there and that were not computed yet. Returns how many experts
+ * still wait. */
+static uint32_t run_ready(struct halo_device_model *model, const struct halo_op_moe_matmul *u, uint32_t parts)
+{
+    const struct halo_cpu_experts *experts = &model->experts;
+    uint32_t n_products = 0, n_left = 0;
+    for (uint32_t i = 0; i < experts->n_chosen; i++) {
+        uint32_t id = experts->ids[i];
+        bool is_ready = halo_cpu_experts_has(model, id, parts);
+        n_left += !is_ready;
+        if (!is_ready || experts->is_done[id])
+            continue;
+        experts->is_done[id] = true;
+        n_products += add_products(model, u, id, model->scratch.products + n_products);
+    }
+    if (n_products > 0)
+        halo_cpu_products_run(model, model->scratch.products, n_products);
+    return n_left;
+}
+
 /* As they arrive from the disk, those that are in memory first. */
 static void run_arriving(struct halo_device_model *model, const struct halo_op_moe_matmul *u, uint32_t layer,
                          uint32_t n_expert)
 {
-    const struct halo_expert *taken = NULL;
+    uint32_t parts = 0;
+    for (uint32_t k = 0; k < u->n; k++)
+        parts |= 1u << model->weights[u->weight[k]].part;
     halo_cpu_experts_choose(model, layer, model->scratch.expert_first, n_expert);
-    for (uint32_t n; (n = halo_cpu_experts_take(model, &taken)) > 0;) {
-        uint32_t n_products = 0;
-        for (uint32_t i = 0; i < n; i++)
-            n_products += add_products(model, u, taken[i].id, model->scratch.products + n_products);
-        halo_cpu_products_run(model, model->scratch.products, n_products);
-    }
+    memset(model->experts.is_done, 0, n_expert * sizeof(*model->experts.is_done));
+    while (!model->experts.error && run_ready(model, u, parts) > 0 && halo_cpu_experts_take(model))
+        ;
 }
 
 static void run_all(struct halo_device_model *model, const struct halo_op_moe_matmul *u, uint32_t n_expert)
@@ -116,7 +135,7 @@ void halo_cpu_op_moe_matmul(struct halo_device_model *model, const struct halo_o
     prepare(model, u, weight->n_cols);
     for (uint32_t k = 0; k < u->n; k++)
         line_up(model, u, k, model->batch->n_rows * u->n_used);
-    if (weight->streamed > 0 && model->weights[u->weight[0]].part == 0)
+    if (weight->streamed > 0)
         run_arriving(model, u, weight->streamed, weight->n_experts);
     else
         run_all(model, u, weight->n_experts);

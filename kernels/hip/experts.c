@@ -181,22 +181,21 @@ static int bring_fresh(struct halo_hip_run *run, const struct halo_expert *exper
     int r = 0;
     halo_phase_publish(run->phase, "packing experts", run->op);
     for (uint32_t part = 0; part < layer->n_parts && !r; part++)
-        r = halo_hip_weight_bring_expert(model, layer->weight[part], expert, part, run->reason);
+        if (expert->parts >> part & 1)
+            r = halo_hip_weight_bring_expert(model, layer->weight[part], expert, part, run->reason);
     return r;
 }
 
-/* Takes the chosen experts as they arrive. */
+/* Takes the chosen experts, part by part as they arrive. */
 static int take_all(struct halo_hip_run *run, uint32_t n)
 {
     struct halo_hip_experts *x = &run->model->experts;
     struct halo_hip_expert_layer *layer = &x->layers[x->layer - 1];
     uint32_t *place = x->place_host + (size_t)(x->layer - 1) * x->n_expert;
-    for (uint32_t n_taken = 0; n_taken < n;) {
-        int r = x->source.take(x->source.owner, run->phase, x->taken, n - n_taken, run->reason);
-        assert(r != 0);
-        if (r < 0)
+    for (;;) {
+        int r = x->source.take(x->source.owner, run->phase, x->taken, n, run->reason);
+        if (r <= 0)
             return r;
-        n_taken += (uint32_t)r;
         for (int i = 0; i < r; i++) {
             const struct halo_expert *expert = &x->taken[i];
             assert(expert->slot < x->n_slots && expert->id < x->n_expert);
@@ -207,7 +206,6 @@ static int take_all(struct halo_hip_run *run, uint32_t n)
                 return failed;
         }
     }
-    return 0;
 }
 
 /* The table of the layer to a discrete GPU. The copy before it has long been made: the layer ran since. */

@@ -60,30 +60,48 @@ static uint64_t offset_of(const struct halo_expert_part *part, uint32_t id)
     return part->offset + id * part->step;
 }
 
+static uint32_t all_parts(const struct halo_expert_layout *layer)
+{
+    return (1u << layer->n_parts) - 1;
+}
+
+/* Those of the last product of a layer of experts, which the others do not need. */
+static uint32_t last_parts(const struct halo_expert_layout *layer)
+{
+    return 1u << (layer->n_parts - 1);
+}
+
 /* Where the file's bytes of a part go. */
 static uint8_t *data_of(const struct halo_experts *x, uint32_t slot, const struct halo_expert_part *part, uint32_t id)
 {
     return halo_expert_memory_at(&x->memory, slot) + part->at + part->growth + offset_of(part, id) % HALO_HULL_ALIGN;
 }
 
-/* Adds the reads that fill a slot which has just been given to an expert. */
-static void add_reads(struct halo_experts *x, uint32_t slot, enum halo_fetch_priority priority)
+/* A slot has just been given to an expert: none of its parts is there. */
+static void expect_parts(struct halo_experts *x, uint32_t slot)
+{
+    halo_expert_memory_begin(&x->memory, slot);
+    x->pending[slot] = all_parts(&x->layers[x->cache.slots[slot].layer]);
+    x->arrived[slot] = 0;
+    x->is_spoiled[slot] = false;
+}
+
+/* Adds the reads of these parts of it. */
+static void add_reads(struct halo_experts *x, uint32_t slot, uint32_t parts, enum halo_fetch_priority priority)
 {
     const struct halo_expert_slot *at = &x->cache.slots[slot];
     const struct halo_expert_layout *layer = &x->layers[at->layer];
-    halo_expert_memory_begin(&x->memory, slot);
-    x->n_pending[slot] = (uint8_t)layer->n_parts;
-    x->is_spoiled[slot] = false;
     for (uint32_t i = 0; i < layer->n_parts; i++)
-        x->reads[x->n_reads++] = (struct halo_fetch_read){
-            .file = x->files[layer->parts[i].file_part].number,
-            .priority = priority,
-            .offset = offset_of(&layer->parts[i], at->id),
-            .n_bytes = layer->parts[i].n_bytes,
-            .dest = data_of(x, slot, &layer->parts[i], at->id),
-            .slot = slot,
-            .generation = at->generation,
-        };
+        if (parts >> i & 1)
+            x->reads[x->n_reads++] = (struct halo_fetch_read){
+                .file = x->files[layer->parts[i].file_part].number,
+                .priority = priority,
+                .offset = offset_of(&layer->parts[i], at->id),
+                .n_bytes = layer->parts[i].n_bytes,
+                .dest = data_of(x, slot, &layer->parts[i], at->id),
+                .slot = slot,
+                .generation = at->generation,
+            };
 }
 
 /* The queue has room for the reads of all slots. */
@@ -106,18 +124,34 @@ static void count_read(struct halo_experts *x, uint64_t n_bytes)
         HALO_COUNT(x->setup.stats, expert_read_bytes, n_bytes);
 }
 
+/* The part that a read brought, as a bit. */
+static uint32_t part_of(const struct halo_experts *x, const struct halo_fetch_done *done)
+{
+    const struct halo_expert_slot *slot = &x->cache.slots[done->slot];
+    const struct halo_expert_layout *layer = &x->layers[slot->layer];
+    for (uint32_t i = 0; i < layer->n_parts; i++)
+        if (offset_of(&layer->parts[i], slot->id) == done->offset &&
+            x->files[layer->parts[i].file_part].number == done->file)
+            return 1u << i;
+    assert(false);
+    return 0;
+}
+
 static void take_completion(struct halo_experts *x, const struct halo_fetch_done *done)
 {
     struct halo_expert_slot *slot = &x->cache.slots[done->slot];
-    assert(slot->generation == done->generation && x->n_pending[done->slot] > 0);
+    uint32_t part = part_of(x, done);
+    assert(slot->generation == done->generation && (x->pending[done->slot] & part));
+    x->pending[done->slot] &= ~part;
     if (done->error == 0) {
+        x->arrived[done->slot] |= part;
         count_read(x, done->n_bytes);
     } else {
         x->is_spoiled[done->slot] = true;
         if (slot->is_held && x->fault.code == HALO_FAULT_NONE)
             halo_fetch_fault(x->fetch, done, &x->fault);
     }
-    if (--x->n_pending[done->slot] > 0)
+    if (x->pending[done->slot])
         return;
     /* A buffer is not kept for an expert that nobody waits for any more. */
     bool is_there = !x->is_spoiled[done->slot] && (slot->is_held || x->memory.kind != HALO_EXPERT_MEMORY_COPIED);
@@ -155,7 +189,7 @@ static void count_bytes(struct halo_experts *x, bool is_there, uint64_t n_bytes)
 }
 
 /* Gives slots to the chosen experts that have none, as far as there are any and the reads have buffers, and submits
- * their reads. */
+ * their reads: first what the first product needs of all of them. */
 static void place(struct halo_experts *x)
 {
     const struct halo_expert_layout *layer = &x->layers[x->layer];
@@ -172,10 +206,18 @@ static void place(struct halo_experts *x)
         const struct halo_expert_slot *slot = &x->cache.slots[chosen->slot];
         bool is_there = slot->state == HALO_EXPERT_READY || (slot->state == HALO_EXPERT_ARRIVED && !x->cache.is_sweep);
         count_bytes(x, is_there, layer->n_bytes); /* what a sweep read ahead it did not find */
-        if (!is_known)
-            add_reads(x, chosen->slot, HALO_FETCH_DEMAND);
-        else if (slot->state == HALO_EXPERT_READING)
+        chosen->is_new = !is_known;
+        if (!is_known) {
+            expect_parts(x, chosen->slot);
+            add_reads(x, chosen->slot, all_parts(layer) & ~last_parts(layer), HALO_FETCH_DEMAND);
+        } else if (slot->state == HALO_EXPERT_READING) {
             halo_fetch_promote(x->fetch, chosen->slot, slot->generation); /* it was guessed */
+        }
+    }
+    for (uint32_t i = 0; i < x->n_chosen; i++) {
+        if (x->chosen[i].is_new)
+            add_reads(x, x->chosen[i].slot, last_parts(layer), HALO_FETCH_DEMAND);
+        x->chosen[i].is_new = false;
     }
     submit(x);
 }
@@ -186,8 +228,10 @@ static void read_layer_ahead(struct halo_experts *x, uint32_t now, uint32_t laye
 {
     for (uint32_t id = 0; id < x->layers[layer].n_expert; id++) {
         uint32_t slot = halo_expert_cache_ahead(&x->cache, now, layer, id);
-        if (slot != HALO_EXPERT_NONE)
-            add_reads(x, slot, HALO_FETCH_DEMAND);
+        if (slot == HALO_EXPERT_NONE)
+            continue;
+        expect_parts(x, slot);
+        add_reads(x, slot, all_parts(&x->layers[layer]), HALO_FETCH_DEMAND);
     }
     submit(x);
 }
@@ -260,38 +304,58 @@ static int check_files(struct halo_experts *x)
     return 0;
 }
 
-static void fill(const struct halo_experts *x, const struct halo_experts_chosen *chosen, struct halo_expert *ret)
+/* The parts that are there and were not taken yet, as bits. */
+static uint32_t ready_parts(const struct halo_experts *x, const struct halo_experts_chosen *chosen)
 {
-    const struct halo_expert_layout *layer = &x->layers[x->layer];
-    *ret = (struct halo_expert){
-        .id = chosen->id, .slot = chosen->slot, .fresh = x->cache.slots[chosen->slot].state == HALO_EXPERT_ARRIVED};
-    bool is_copied = x->memory.kind == HALO_EXPERT_MEMORY_COPIED;
-    for (uint32_t i = 0; i < layer->n_parts && (ret->fresh || !is_copied); i++) {
-        ret->base[i] = is_copied ? NULL : halo_expert_memory_at(&x->memory, chosen->slot) + layer->parts[i].at;
-        ret->data[i] = data_of(x, chosen->slot, &layer->parts[i], chosen->id);
-    }
+    if (!is_placed(x, chosen) || x->is_spoiled[chosen->slot])
+        return 0;
+    return x->arrived[chosen->slot] & ~chosen->taken_parts;
 }
 
-/* Those that are there now. Returns how many, or a negative errno: the files have changed. */
+static void fill(const struct halo_experts *x, const struct halo_experts_chosen *chosen, uint32_t parts,
+                 struct halo_expert *ret)
+{
+    const struct halo_expert_layout *layer = &x->layers[x->layer];
+    bool is_copied = x->memory.kind == HALO_EXPERT_MEMORY_COPIED;
+    *ret = (struct halo_expert){.id = chosen->id,
+                                .slot = chosen->slot,
+                                .parts = parts,
+                                .fresh = x->cache.slots[chosen->slot].state != HALO_EXPERT_READY};
+    for (uint32_t i = 0; i < layer->n_parts && (ret->fresh || !is_copied); i++)
+        if (parts >> i & 1) {
+            ret->base[i] = is_copied ? NULL : halo_expert_memory_at(&x->memory, chosen->slot) + layer->parts[i].at;
+            ret->data[i] = data_of(x, chosen->slot, &layer->parts[i], chosen->id);
+        }
+}
+
+static bool is_taken(const struct halo_experts *x, const struct halo_experts_chosen *chosen)
+{
+    return chosen->taken_parts == all_parts(&x->layers[x->layer]);
+}
+
+/* What is there now. Returns of how many experts, or a negative errno: the files have changed. */
 static int gather(struct halo_experts *x, struct halo_expert *ret, uint32_t n)
 {
     uint32_t n_ready = 0;
     bool any_fresh = false;
     for (uint32_t i = 0; i < x->n_chosen && n_ready < n; i++) {
-        const struct halo_experts_chosen *chosen = &x->chosen[i];
-        if (chosen->is_taken || !is_placed(x, chosen) || x->cache.slots[chosen->slot].state < HALO_EXPERT_ARRIVED)
+        uint32_t parts = ready_parts(x, &x->chosen[i]);
+        if (!parts)
             continue;
-        fill(x, chosen, &ret[n_ready]);
+        fill(x, &x->chosen[i], parts, &ret[n_ready]);
         any_fresh |= ret[n_ready++].fresh;
     }
     int r = any_fresh ? check_files(x) : 0;
-    for (uint32_t i = 0, at = 0; i < x->n_chosen && at < n_ready && r == 0; i++)
-        if (!x->chosen[i].is_taken && x->chosen[i].id == ret[at].id) {
-            x->chosen[i].is_taken = true;
-            if (ret[at++].fresh)
-                halo_expert_cache_ready(&x->cache, x->chosen[i].slot);
-        }
-    x->n_taken += r == 0 ? n_ready : 0;
+    for (uint32_t i = 0, at = 0; i < x->n_chosen && at < n_ready && r == 0; i++) {
+        struct halo_experts_chosen *chosen = &x->chosen[i];
+        if (chosen->id != ret[at].id)
+            continue;
+        chosen->taken_parts |= ret[at].parts;
+        x->n_taken += is_taken(x, chosen);
+        if (is_taken(x, chosen) && ret[at].fresh)
+            halo_expert_cache_ready(&x->cache, chosen->slot);
+        at++;
+    }
     return r < 0 ? r : (int)n_ready;
 }
 
@@ -333,20 +397,25 @@ static void wait(struct halo_experts *x, struct halo_device_phase *phase)
         HALO_COUNT(x->setup.stats, expert_wait_us, (now_ns - start_ns) / 1000);
 }
 
-/* The device has done with the bytes of the experts that it took. */
+/* The device has done with the bytes of the experts of which it took all parts. */
 static void end_taken(struct halo_experts *x)
 {
     for (uint32_t i = 0; i < x->n_chosen; i++)
-        if (x->chosen[i].is_taken)
+        if (is_taken(x, &x->chosen[i]))
             halo_expert_memory_end(&x->memory, x->chosen[i].slot);
 }
 
-/* No buffer is kept for what nobody took, as after a failure. */
+/* After a failure: what was taken in part is in no layout any more, and no buffer is kept for what nobody took. */
 static void drop_untaken(struct halo_experts *x)
 {
-    for (uint32_t i = 0; i < x->n_chosen && x->memory.kind == HALO_EXPERT_MEMORY_COPIED; i++) {
+    for (uint32_t i = 0; i < x->n_chosen; i++) {
         const struct halo_experts_chosen *chosen = &x->chosen[i];
-        if (chosen->is_taken || !is_placed(x, chosen) || x->cache.slots[chosen->slot].state != HALO_EXPERT_ARRIVED)
+        bool is_torn = chosen->taken_parts != 0;
+        if (is_taken(x, chosen) || !is_placed(x, chosen) || (!is_torn && x->memory.kind != HALO_EXPERT_MEMORY_COPIED))
+            continue;
+        if (x->cache.slots[chosen->slot].state == HALO_EXPERT_READING)
+            x->is_spoiled[chosen->slot] |= is_torn; /* gone when its last read is over */
+        if (x->cache.slots[chosen->slot].state != HALO_EXPERT_ARRIVED)
             continue;
         halo_expert_cache_drop(&x->cache, chosen->slot);
         halo_expert_memory_end(&x->memory, chosen->slot);
@@ -400,7 +469,8 @@ static void guess(void *owner, uint32_t layer, const uint32_t *ids, uint32_t n)
         uint32_t slot = halo_expert_cache_guess(&x->cache, layer, ids[i]);
         if (slot == HALO_EXPERT_NONE)
             continue;
-        add_reads(x, slot, HALO_FETCH_AHEAD);
+        expect_parts(x, slot);
+        add_reads(x, slot, all_parts(&x->layers[layer]), HALO_FETCH_AHEAD);
         if (x->setup.stats)
             HALO_COUNT(x->setup.stats, expert_guess_bytes, x->layers[layer].n_bytes);
     }
@@ -423,11 +493,12 @@ int halo_experts_create(struct halo_experts **ret, const struct halo_experts_set
     int r = halo_expert_cache_init(&x->cache, x->shape.n_layers, x->shape.n_expert, setup->n_slots, x->shape.min_slots);
     assert(r != -EINVAL);
     x->layers = calloc(x->shape.n_layers, sizeof(*x->layers));
-    x->n_pending = calloc(setup->n_slots, sizeof(*x->n_pending));
+    x->pending = calloc(setup->n_slots, sizeof(*x->pending));
+    x->arrived = calloc(setup->n_slots, sizeof(*x->arrived));
     x->is_spoiled = calloc(setup->n_slots, sizeof(*x->is_spoiled));
     x->reads = calloc(n_reads_max(x), sizeof(*x->reads));
     x->chosen = calloc(x->shape.n_expert, sizeof(*x->chosen));
-    if (r < 0 || !x->layers || !x->n_pending || !x->is_spoiled || !x->reads || !x->chosen) {
+    if (r < 0 || !x->layers || !x->pending || !x->arrived || !x->is_spoiled || !x->reads || !x->chosen) {
         halo_experts_destroy(x);
         return halo_fault_set(fault, HALO_FAULT_OUT_OF_MEMORY, "no memory for a cache of %u experts", setup->n_slots);
     }
@@ -486,7 +557,8 @@ bool halo_experts_destroy(struct halo_experts *x)
     halo_expert_cache_finish(&x->cache);
     free(x->layers);
     free(x->files);
-    free(x->n_pending);
+    free(x->pending);
+    free(x->arrived);
     free(x->is_spoiled);
     free(x->reads);
     free(x->chosen);

@@ -18,8 +18,9 @@ struct halo_experts_file {
 };
 
 struct halo_experts_chosen {
-    uint32_t id, slot; /* slot HALO_EXPERT_NONE: none was free yet */
-    bool is_taken;
+    uint32_t id, slot;    /* slot HALO_EXPERT_NONE: none was free yet */
+    uint32_t taken_parts; /* bits */
+    bool is_new;          /* its slot was given to it just now */
 };
 
 struct halo_experts {
@@ -31,8 +32,8 @@ struct halo_experts {
     struct halo_fetch *fetch;
     struct halo_experts_file *files;
     uint32_t n_files;
-    uint8_t *n_pending;            /* [n_slots] reads of the slot that are not over */
-    bool *is_spoiled;              /* [n_slots] one of them failed */
+    uint32_t *pending, *arrived;   /* [n_slots] bits of parts: reads that are not over; bytes that are there */
+    bool *is_spoiled;              /* [n_slots] a read failed, or a part was taken and the others were not */
     struct halo_fetch_read *reads; /* room for those of a layer */
     uint32_t n_reads;
     struct halo_expert_source source;
@@ -46,8 +47,8 @@ struct halo_experts {
 
     /* the layer under way */
     struct halo_experts_chosen *chosen; /* [n_expert] */
-    uint32_t layer, n_chosen, n_taken;
-    struct halo_fault fault; /* code NONE: every read so far went well */
+    uint32_t layer, n_chosen, n_taken;  /* n_taken: those of which all parts were */
+    struct halo_fault fault;            /* code NONE: every read so far went well */
 };
 
 /* Takes completions, at most HALO_EXPERTS_REAP; waits up to timeout_us for the first one. Returns how many. */

@@ -29,10 +29,12 @@ struct halo_device_phase;
 #define HALO_EXPERT_PARTS 3 /* weights of an expert layer of a mixture, at most */
 #define HALO_LAYER_PARTS 16 /* matrices of a dense layer, at most */
 
-/* An expert in its slot. */
+/* Parts of an expert in its slot. */
 struct halo_expert {
     uint32_t id, slot;
-    /* data[] holds the bytes of the file, and this is the first time that somebody hears of them. The device may turn
+    uint32_t parts; /* bit i: part i is there, and nobody has heard of it since choose(); base[] and data[] of no other
+                     * part mean anything */
+    /* data[] holds the bytes of the file, and this is the first time that somebody hears of them. The device turns
      * them into its own layout from base[] on, and finds that layout there as long as the expert stays in its slot.
      * Where the host cannot write slots, data[] is memory of the source's until the next take() or release(), and the
      * device copies it into the slot; base[] is NULL. */
@@ -55,8 +57,10 @@ struct halo_expert_source {
     /* The batch has chosen the experts ids[0..n) of this layer, ascending, each once: they stay in their slots until
      * release(), and those that are missing are on their way. Does not wait. */
     int (*choose)(void *owner, uint32_t layer, const uint32_t *ids, uint32_t n, char *reason);
-    /* The next of the chosen experts that are in their slots, each of them once, at most n > 0: how many; 0: there are
-     * no more. Waits, with a deadline, while there is none. */
+    /* What has come of the chosen experts since the last call: at most n > 0 of them, each part once, so that a device
+     * can work on one part of an expert while others are read. 0: all parts of all chosen experts were taken. Waits,
+     * with a deadline, while there is nothing. An expert of which only some parts were taken before release() is read
+     * again. */
     int (*take)(void *owner, struct halo_device_phase *phase, struct halo_expert *ret, uint32_t n, char *reason);
     /* The chosen experts are not needed any more, taken or not. */
     void (*release)(void *owner);

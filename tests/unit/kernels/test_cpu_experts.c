@@ -40,7 +40,8 @@ struct slot {
 };
 
 /* Reads from the bytes of the fixture when it is asked for an expert, and hands experts out a few at a time, the last
- * one first. What it hands out it spoils afterwards where the device has slots that the host cannot write. */
+ * one first, every other one in two calls: its last part, and the others when the next ones are handed out. What it has
+ * handed out it spoils where the device has slots that the host cannot write. */
 struct source {
     struct fixture *f;
     struct slot slots[N_SLOTS];
@@ -49,6 +50,7 @@ struct source {
     uint64_t part_at[FIXTURE_MAX];
     uint32_t layer, n_chosen, n_given, at; /* at: where to look for a victim */
     uint32_t chosen[N_EXPERT];             /* their slots */
+    uint32_t given[N_EXPERT];              /* of each the parts that were handed out, as bits */
     uint32_t n_reads, n_layers_open;
     int fail_choose, fail_take; /* of so many calls, the last one fails; 0: none */
     bool forget;                /* the next read does not happen */
@@ -135,6 +137,7 @@ static int choose(void *owner, uint32_t layer, const uint32_t *ids, uint32_t n, 
     for (uint32_t i = 0; i < n; i++) {
         uint32_t slot = find_slot(s, layer, ids[i]);
         s->slots[slot].is_chosen = true;
+        s->given[s->n_chosen] = 0;
         s->chosen[s->n_chosen++] = slot;
     }
     return 0;
@@ -142,30 +145,44 @@ static int choose(void *owner, uint32_t layer, const uint32_t *ids, uint32_t n, 
 
 static void spoil_given(struct source *s)
 {
-    for (uint32_t i = 0; i < s->n_given && is_copied(s); i++)
-        memset(part_of(s, s->chosen[s->n_chosen - 1 - i], 0), 0x5a, (size_t)HALO_EXPERT_PARTS * PART_BYTES);
+    for (uint32_t i = 0; i < s->n_chosen && is_copied(s); i++)
+        for (uint32_t part = 0; part < HALO_EXPERT_PARTS; part++)
+            if (s->given[i] >> part & 1)
+                memset(part_of(s, s->chosen[i], part), 0x5a, PART_BYTES);
+}
+
+static void give(struct source *s, uint32_t index, uint32_t parts, struct halo_expert *ret)
+{
+    uint32_t slot = s->chosen[index], weights[HALO_EXPERT_PARTS], n = list_weights(s->f, s->layer, weights);
+    *ret =
+        (struct halo_expert){.id = s->slots[slot].id, .slot = slot, .parts = parts, .fresh = s->slots[slot].is_fresh};
+    for (uint32_t part = 0; part < n; part++)
+        if (parts >> part & 1) {
+            ret->base[part] = is_copied(s) ? NULL : part_of(s, slot, part);
+            ret->data[part] = data_of(s, slot, part, weights[part]);
+        }
+    s->given[index] |= parts;
+    if (s->given[index] == (1u << n) - 1)
+        s->slots[slot].is_fresh = false;
 }
 
 static int take(void *owner, struct halo_device_phase *phase, struct halo_expert *ret, uint32_t n, char *reason)
 {
     struct source *s = owner;
-    uint32_t n_now = 1 + s->n_given % 3, weights[HALO_EXPERT_PARTS];
-    uint32_t n_parts = list_weights(s->f, s->layer, weights);
-    assert_int_equal(n, s->n_chosen - s->n_given);
+    uint32_t weights[HALO_EXPERT_PARTS], n_parts = list_weights(s->f, s->layer, weights), all = (1u << n_parts) - 1;
+    uint32_t n_now = 0, n_new = 1 + s->n_given % 3;
+    assert_true(n >= s->n_chosen);
     if (s->fail_take > 0 && --s->fail_take == 0) {
         snprintf(reason, HALO_DEVICE_REASON, "an expert of layer %u cannot be read", s->layer);
         return -EIO;
     }
-    n_now = n_now < n ? n_now : n;
     spoil_given(s);
-    for (uint32_t i = 0; i < n_now; i++) {
-        uint32_t slot = s->chosen[s->n_chosen - ++s->n_given];
-        ret[i] = (struct halo_expert){.id = s->slots[slot].id, .slot = slot, .fresh = s->slots[slot].is_fresh};
-        s->slots[slot].is_fresh = false;
-        for (uint32_t part = 0; part < n_parts; part++) {
-            ret[i].base[part] = is_copied(s) ? NULL : part_of(s, slot, part);
-            ret[i].data[part] = data_of(s, slot, part, weights[part]);
-        }
+    for (uint32_t i = 0; i < s->n_chosen; i++) /* what is left of those that were begun */
+        if (s->given[i] != 0 && s->given[i] != all)
+            give(s, i, all & ~s->given[i], &ret[n_now++]);
+    for (; n_new > 0 && s->n_given < s->n_chosen; n_new--) {
+        uint32_t index = s->n_chosen - ++s->n_given;
+        give(s, index, index % 2 == 0 ? 1u << (n_parts - 1) : all, &ret[n_now++]);
     }
     return (int)n_now;
 }

@@ -1,6 +1,6 @@
 /* test_cpu_layers.c: dense layers whose matrices are streamed give the bits of resident ones, in whatever type and
- * however many rows; a run takes each of them once, in turn; a source that fails ends the run, and the next run is
- * right again. */
+ * however many rows; a run takes each of them once, in turn, as one piece or matrix by matrix; a source that fails ends
+ * the run, and the next run is right again. */
 #include <errno.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -24,11 +24,12 @@
 #define WIDTH 256
 #define N_RUNS 4
 
-/* Two buffers by turns. */
+/* Two buffers by turns. Every other layer comes matrix by matrix. */
 struct source {
     struct fixture *f;
     uint8_t *memory; /* [N_BUFFERS][N_PARTS][PART_BYTES] */
     uint32_t layer, next, n_open, n_takes;
+    uint32_t n_given;           /* matrices of the layer */
     int fail_choose, fail_take; /* of so many calls, the last one fails; 0: none */
     bool forget;                /* the next layer is not read */
 };
@@ -53,6 +54,7 @@ static int choose(void *owner, uint32_t layer, const uint32_t *ids, uint32_t n, 
     assert_int_equal(s->n_open++, 0);
     assert_true(n == 1 && ids[0] == 0);
     s->layer = layer;
+    s->n_given = 0;
     if (s->fail_choose > 0 && --s->fail_choose == 0) {
         snprintf(reason, HALO_DEVICE_REASON, "no buffer for layer %u", layer);
         return -ENOBUFS;
@@ -72,11 +74,16 @@ static int take(void *owner, struct halo_device_phase *phase, struct halo_expert
         snprintf(reason, HALO_DEVICE_REASON, "layer %u cannot be read", s->layer);
         return -EIO;
     }
-    *ret = (struct halo_expert){.fresh = true};
+    uint32_t end = s->layer % 2 == 0 ? N_PARTS : s->n_given + 1;
+    *ret = (struct halo_expert){.fresh = true, .parts = (1u << end) - (1u << s->n_given)};
     for (uint32_t i = 0; i < s->f->plan.n_weights; i++) {
         const struct halo_weight *w = &s->f->weights[i];
         if (w->streamed != s->layer + 1)
             continue;
+        if (part < s->n_given || part >= end) {
+            part++;
+            continue;
+        }
         ret->base[part] = part_of(s, part);
         ret->data[part] = data_of(s, part, i);
         if (!s->forget)
@@ -84,6 +91,7 @@ static int take(void *owner, struct halo_device_phase *phase, struct halo_expert
         part++;
     }
     s->forget = false;
+    s->n_given = end;
     assert_int_equal(part, N_PARTS);
     return 1;
 }
@@ -182,7 +190,7 @@ static void try_types(const enum halo_type types[N_PARTS], uint32_t n_cols, uint
         fixture_open(&f, NULL, n_threads);
         run_all(&f, result, streamed);
         assert_memory_equal(resident, streamed, sizeof(resident));
-        assert_int_equal(source.n_takes, N_RUNS * N_STREAMED);
+        assert_int_equal(source.n_takes, N_RUNS * (N_STREAMED - 1 + N_PARTS));
         assert_int_equal(source.n_open, 0);
         source.forget = true; /* the bytes of another layer give another result */
         run_all(&f, result, streamed);
