@@ -242,6 +242,9 @@ void halo_cpu_op_attend(struct halo_device_model *model, const struct halo_op *o
 void halo_cpu_op_glu(struct halo_device_model *model, const struct halo_op *op);
 void halo_cpu_op_moe_route(struct halo_device_model *model, const struct halo_op *op);
 void halo_cpu_op_moe_matmul(struct halo_device_model *model, const struct halo_op *op);
+/* route.c: the choice of one row from its logits, in the op's format: 2 * n_used floats. */
+void halo_cpu_route_row(const struct halo_device_model *model, const struct halo_op_moe_route *route, uint32_t row,
+                        float *ret_choice);
 /* A router has chosen: the streamed experts of its layer are asked for, to arrive while the ops in between run. */
 void halo_cpu_moe_chosen(struct halo_device_model *model, const struct halo_op *route);
 void halo_cpu_op_moe_sum(struct halo_device_model *model, const struct halo_op *op);

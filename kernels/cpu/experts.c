@@ -176,19 +176,17 @@ bool halo_cpu_experts_is_last(const struct halo_device_model *model, uint32_t we
     return layer->weight[layer->n_parts - 1] == weight;
 }
 
-/* The n_used largest of the router's logits of a row that are not in ids[0..n) yet. Returns how many there are then. */
-static uint32_t add_largest(const float *logits, uint32_t n_expert, uint32_t n_used, uint32_t *ids, uint32_t n)
+/* Adds the chosen experts of a row that are not in ids[0..n) yet. Returns how many there are then. */
+static uint32_t add_choice(const float *choice, uint32_t n_used, uint32_t *ids, uint32_t n)
 {
     for (uint32_t s = 0, n_had = n; s < n_used; s++) {
-        uint32_t best = n_expert;
-        for (uint32_t e = 0; e < n_expert; e++) {
-            bool is_new = true;
-            for (uint32_t i = n_had; i < n && is_new; i++)
-                is_new = ids[i] != e;
-            if (is_new && (best == n_expert || logits[e] > logits[best]))
-                best = e;
-        }
-        ids[n++] = best;
+        uint32_t expert;
+        bool is_new = true;
+        memcpy(&expert, choice + n_used + s, sizeof(expert));
+        for (uint32_t i = 0; i < n_had; i++)
+            is_new &= ids[i] != expert;
+        if (is_new)
+            ids[n++] = expert;
     }
     return n;
 }
@@ -202,16 +200,18 @@ void halo_cpu_experts_guess(struct halo_device_model *model, uint32_t layer)
         return;
     const struct halo_op_moe_route *route = &next->route->u.moe_route;
     struct halo_op op = *next->router;
-    if (here->route->u.moe_route.logits != route->logits ||
+    if (here->route->u.moe_route.logits != route->logits || route->n_used > HALO_CPU_GUESS_USED ||
         model->scratch.values[here->router->u.matmul.x].width != model->scratch.values[op.u.matmul.x].width)
         return;
     op.u.matmul.x = here->router->u.matmul.x;
     op.u.matmul.n = 1;              /* without the gate of a shared expert beside it */
     halo_cpu_op_matmul(model, &op); /* over the logits of this layer, which has chosen */
     uint32_t ids[HALO_CPU_GUESS_ROWS * HALO_CPU_GUESS_USED], n = 0;
-    uint32_t n_used = route->n_used < HALO_CPU_GUESS_USED ? route->n_used : HALO_CPU_GUESS_USED;
-    for (uint32_t r = 0; r < model->batch->n_rows; r++)
-        n = add_largest(halo_cpu_row(model, route->logits, r), route->n_expert, n_used, ids, n);
+    for (uint32_t r = 0; r < model->batch->n_rows; r++) {
+        float choice[2 * HALO_CPU_GUESS_USED];
+        halo_cpu_route_row(model, route, r, choice);
+        n = add_choice(choice, route->n_used, ids, n);
+    }
     experts->source.guess(experts->source.owner, layer, ids, n);
 }
 

@@ -272,6 +272,7 @@ static int choose(void *owner, uint32_t layer, const uint32_t *ids, uint32_t n, 
     x->n_taken = 0;
     x->fault.code = HALO_FAULT_NONE;
     halo_expert_cache_run(&x->cache, layer, is_sweep(x, layer, n));
+    halo_expert_guess_compare(&x->guess, layer, ids, n);
     if (layer == 0 && !x->shape.is_dense)
         time_token(x, n);
     for (uint32_t i = 0; i < n; i++) {
@@ -465,7 +466,11 @@ static bool wants_guess(void *owner, uint32_t layer)
 static void guess(void *owner, uint32_t layer, const uint32_t *ids, uint32_t n)
 {
     struct halo_experts *x = owner;
+    halo_expert_guess_begin(&x->guess, layer);
     for (uint32_t i = 0; i < n && x->n_reads + HALO_EXPERT_PARTS <= n_reads_max(x); i++) {
+        if (halo_expert_cache_find(&x->cache, layer, ids[i]) != HALO_EXPERT_NONE ||
+            !halo_expert_guess_add(&x->guess, i, ids[i]))
+            continue;
         uint32_t slot = halo_expert_cache_guess(&x->cache, layer, ids[i]);
         if (slot == HALO_EXPERT_NONE)
             continue;

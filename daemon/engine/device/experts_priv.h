@@ -7,6 +7,7 @@
 #include <store/fetch.h>
 
 #include "device/expert_memory_priv.h"
+#include <engine/expert_guess.h>
 #include <engine/expert_trial.h>
 #include <engine/experts.h>
 
@@ -43,6 +44,7 @@ struct halo_experts {
     uint32_t taken;          /* slab whose memory was taken again, until its slots open */
     atomic_bool may_guess;
     struct halo_expert_trial trial; /* of guesses */
+    struct halo_expert_guess guess; /* which of them are worth a read */
     uint64_t token_ns;              /* when the last decoded token came to the first layer; 0: that was none */
 
     /* the layer under way */
