@@ -22,33 +22,41 @@ static struct speeds speeds_of(const struct halo_profile *profile)
     return s;
 }
 
-/* Seconds of an expert in a layer. */
+/* Seconds of an expert in a layer, by product: the first one (gate and up), and the last one (down). */
+enum { FIRST, LAST, PRODUCTS };
 struct steps {
-    double latency, read; /* number i of the missed ones is there after latency + i * read */
-    double repack;        /* of one that was read, before its first product */
-    double compute;       /* of the first product */
+    double latency;          /* of the first byte; the first matrices of all missed experts come before the last ones */
+    double read[PRODUCTS];   /* what the product needs of one */
+    double repack[PRODUCTS]; /* of what was read, before it is used */
+    double compute[PRODUCTS]; /* of one */
 };
 
-/* How much of the reads of n_missed experts of a layer passes while the others are repacked, and while the first
- * product over its n_used runs. */
+/* How much of the reads of n_missed experts of a layer passes while others are repacked and computed. */
 static double overlap(uint32_t n_used, uint32_t n_missed, const struct steps *s)
 {
-    double done = (n_used - n_missed) * s->compute;
-    for (uint32_t i = 1; i <= n_missed; i++) {
-        double there = s->latency + i * s->read;
-        done = (there > done ? there : done) + s->repack + s->compute;
+    double done = 0, there = s->latency, alone = s->latency;
+    for (int product = 0; product < PRODUCTS; product++) {
+        done += (n_used - n_missed) * s->compute[product];
+        alone += n_used * s->compute[product] + n_missed * (s->read[product] + s->repack[product]);
+        for (uint32_t i = 0; i < n_missed; i++) {
+            there += s->read[product];
+            done = (there > done ? there : done) + s->repack[product] + s->compute[product];
+        }
     }
-    return n_used * s->compute + s->latency + n_missed * (s->read + s->repack) - done;
+    return alone - done;
 }
 
 static void add_layer(const struct halo_placement_layer *layer, const struct speeds *s, uint32_t miss_traffic,
                       struct halo_placement_terms *terms)
 {
-    double read_bytes = (double)layer->read_bytes;
-    const struct steps steps = {.latency = s->latency,
-                                .read = read_bytes * s->disk,
-                                .repack = (miss_traffic - 1) * read_bytes * s->memory,
-                                .compute = (double)layer->first_bytes * s->memory};
+    double first = (double)layer->first_bytes / (double)layer->expert_bytes, share[PRODUCTS] = {first, 1 - first};
+    struct steps steps = {.latency = s->latency};
+    for (int product = 0; product < PRODUCTS; product++) {
+        double read_bytes = share[product] * (double)layer->read_bytes;
+        steps.read[product] = read_bytes * s->disk;
+        steps.repack[product] = (miss_traffic - 1) * read_bytes * s->memory;
+        steps.compute[product] = share[product] * (double)layer->expert_bytes * s->memory;
+    }
     for (uint32_t n_missed = 1; n_missed <= layer->n_used; n_missed++) {
         double p = halo_shares_missing(layer->n_used, layer->hit_rate, n_missed);
         terms->latency_s += p * s->latency;

@@ -145,7 +145,7 @@ struct run {
 struct chosen {
     uint32_t id, slot;
     bool there;
-    double arrival;
+    double arrival[2]; /* of what the first product needs, and the last */
 };
 
 static void begin_layer(struct run *run, uint64_t token, uint32_t index, struct chosen *chosen)
@@ -167,13 +167,32 @@ static void begin_layer(struct run *run, uint64_t token, uint32_t index, struct 
             run->found_bytes += (double)layer->expert_bytes;
             run->n_wrong += run->cache.content[chosen[i].slot] != key;
         } else {
-            chosen[i].arrival = submit(&run->clock, (double)layer->read_bytes);
             run->cache.content[chosen[i].slot] = key;
         }
     }
+    double first = (double)layer->first_bytes / (double)layer->expert_bytes;
+    for (int product = 0; product < 2; product++)
+        for (uint32_t i = 0; i < layer->n_used; i++)
+            if (!chosen[i].there)
+                chosen[i].arrival[product] =
+                    submit(&run->clock, (double)layer->read_bytes * (product == 0 ? first : 1 - first));
 }
 
-/* The first product takes those that are there, then each as it arrives; the rest of the layer takes all. */
+/* Those that are there, then each as it arrives. */
+static void run_product(struct run *run, const struct halo_placement_layer *layer, const struct chosen *chosen,
+                        int product)
+{
+    double first = (double)layer->first_bytes, bytes = product == 0 ? first : (double)layer->expert_bytes - first;
+    for (int there = 1; there >= 0; there--)
+        for (uint32_t i = 0; i < layer->n_used; i++) {
+            if (chosen[i].there != there)
+                continue;
+            if (!there)
+                wait_until(&run->clock, chosen[i].arrival[product]);
+            compute(&run->clock, bytes);
+        }
+}
+
 static void run_layer(struct run *run, uint64_t token, uint32_t index)
 {
     const struct halo_placement_layer *layer = &run->setup->placement->layers[index];
@@ -184,16 +203,8 @@ static void run_layer(struct run *run, uint64_t token, uint32_t index)
         return;
     run->clock.now += run->setup->profile->launch_s;
     begin_layer(run, token, index, chosen);
-    double first = (double)layer->first_bytes, rest = (double)layer->expert_bytes - first;
-    for (uint32_t i = 0; i < layer->n_used; i++)
-        if (chosen[i].there)
-            compute(&run->clock, first);
-    for (uint32_t i = 0; i < layer->n_used; i++)
-        if (!chosen[i].there) {
-            wait_until(&run->clock, chosen[i].arrival);
-            compute(&run->clock, first);
-        }
-    compute(&run->clock, rest * layer->n_used);
+    for (int product = 0; product < 2; product++)
+        run_product(run, layer, chosen, product);
     for (uint32_t i = 0; i < layer->n_used && !run->cache.is_lru; i++) {
         struct halo_expert_slot *slot = &run->cache.experts.slots[chosen[i].slot];
         if (!chosen[i].there) {

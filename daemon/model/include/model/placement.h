@@ -111,7 +111,7 @@ struct halo_placement_layer {
     uint64_t resident_bytes;   /* of the layer's weights that every token reads */
     uint32_t n_expert, n_used; /* n_expert 0: none */
     uint64_t expert_bytes;     /* gate, up and down of one expert, as they lie in the file */
-    uint64_t first_bytes;      /* of expert_bytes, what the first product reads: missing experts arrive meanwhile */
+    uint64_t first_bytes;      /* of expert_bytes, what the first product reads */
     uint64_t read_bytes;       /* the same with the blocks at their ends: what a miss reads */
     uint32_t min_slots;        /* the cache never lets the layer have fewer; 0: nothing of the layer is cached */
     uint32_t n_slots;          /* where the cache's slots go in the long run, min_slots included */
