@@ -202,6 +202,8 @@ static void add_rules(struct files *files, const struct halo_sandbox *sandbox)
     }
     if (sandbox->state_dir)
         allow_state(files, sandbox->state_dir);
+    if (sandbox->work_dir)
+        allow(files, sandbox->work_dir, RIGHTS_FOLDER);
     if (!sandbox->models_only)
         return;
     allow_each(files, system_files, LENGTH(system_files), RIGHTS_READ);

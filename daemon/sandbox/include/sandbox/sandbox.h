@@ -14,6 +14,7 @@ struct halo_sandbox {
     const char *const *model_dirs; /* readable */
     size_t n_model_dirs;
     const char *state_dir; /* its folders `prefixes` and `profiles` are writable; NULL: nothing is saved */
+    const char *work_dir;  /* writable; NULL: none */
     const char *hip_lib;   /* its folder is readable; NULL: the system's libraries are searched */
     bool gpu;         /* a GPU's runtime may be opened: its device nodes, shared memory, a folder for temporary files */
     bool models_only; /* read nothing but models and the system's libraries; false: read what the user may read */
