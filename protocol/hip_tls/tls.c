@@ -1,4 +1,4 @@
-/* tls.c: GnuTLS behind the functions of a channel. */
+/* tls.c: GnuTLS behind the functions of a channel, and its SHA-256. */
 #include <hip_tls/tls.h>
 
 #include <errno.h>
@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include <gnutls/crypto.h>
 #include <gnutls/gnutls.h>
 
 /* Every connection of the same worker has the same key, so one name serves all. */
@@ -192,6 +193,13 @@ static bool has_unread(const void *state)
     return gnutls_record_check_pending(t->session) > 0;
 }
 
+/* ---- hashes ---- */
+
+static bool sha256(const void *at, size_t n, uint8_t ret[static HALO_REMOTE_SHA256_BYTES])
+{
+    return gnutls_hash_fast(GNUTLS_DIG_SHA256, at, n, ret) == 0;
+}
+
 const struct halo_remote_cipher halo_remote_tls = {
     .bytes = sizeof(struct halo_remote_cipher),
     .begin = begin,
@@ -200,4 +208,5 @@ const struct halo_remote_cipher halo_remote_tls = {
     .recv = recv_some,
     .has_unread = has_unread,
     .end = end,
+    .sha256 = sha256,
 };

@@ -15,7 +15,9 @@
 
 #include <hip_remote/key.h>
 
-/* What encrypts. Each function takes the `state` that begin() made. */
+#define HALO_REMOTE_SHA256_BYTES 32
+
+/* What encrypts. Each function but sha256() takes the `state` that begin() made. */
 struct halo_remote_cipher {
     uint32_t bytes; /* of this struct: a module of another build is refused */
     int (*begin)(void **ret_state, int fd, bool is_worker, const struct halo_remote_key *key);
@@ -26,6 +28,8 @@ struct halo_remote_cipher {
     ssize_t (*recv)(void *state, void *at, size_t n);
     bool (*has_unread)(const void *state);
     void (*end)(void *state);
+    /* The hash of n bytes, as fast as this processor can. False: out of memory. */
+    bool (*sha256)(const void *at, size_t n, uint8_t ret[static HALO_REMOTE_SHA256_BYTES]);
 };
 
 struct halo_remote_channel {
