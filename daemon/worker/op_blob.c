@@ -1,15 +1,17 @@
-/* op_blob.c: bytes that are larger than a frame, sent in pieces and checked against their SHA-256. One thread. */
+/* op_blob.c: bytes that are larger than a frame, sent in pieces and checked against their SHA-256, or read from the
+ * store of earlier sessions. One thread. */
 #include <stdlib.h>
 #include <string.h>
 
-#include <base/hash.h>
+#include <hip_tls/tls.h>
 
 #include "session_priv.h"
+#include "store_priv.h"
 
 struct halo_session_blob {
     uint8_t *bytes;
     uint64_t n, n_filled;
-    uint8_t sha256[32];
+    uint8_t sha256[HALO_BLOB_HASH_BYTES];
     bool is_complete;
 };
 
@@ -43,6 +45,10 @@ int halo_session_blob_open(struct halo_session *s, const struct halo_session_cal
     }
     *blob = (struct halo_session_blob){.bytes = bytes, .n = q->size};
     memcpy(blob->sha256, q->sha256, sizeof(blob->sha256));
+    if (s->blobs && halo_blob_store_get(s->blobs, blob->sha256, bytes, blob->n) == 0) {
+        blob->is_complete = true;
+        c->a->blob_open.is_complete = 1;
+    }
     s->code_bytes += blob->n;
     halo_handles_put(&s->handles[HALO_REMOTE_BLOB], q->blob, blob);
     return 0;
@@ -50,14 +56,8 @@ int halo_session_blob_open(struct halo_session *s, const struct halo_session_cal
 
 static bool has_hash(const struct halo_session_blob *blob)
 {
-    char is[HALO_SHA256_HEX], wanted[HALO_SHA256_HEX];
-    static const char digits[] = "0123456789abcdef";
-    halo_sha256_hex(blob->bytes, blob->n, is);
-    for (size_t i = 0; i < sizeof(blob->sha256); i++) {
-        wanted[2 * i] = digits[blob->sha256[i] >> 4];
-        wanted[2 * i + 1] = digits[blob->sha256[i] & 15];
-    }
-    return memcmp(is, wanted, HALO_SHA256_HEX - 1) == 0;
+    uint8_t is[HALO_BLOB_HASH_BYTES];
+    return halo_remote_tls.sha256(blob->bytes, blob->n, is) && memcmp(is, blob->sha256, sizeof(is)) == 0;
 }
 
 int halo_session_blob_write(struct halo_session *s, const struct halo_session_call *c)
@@ -77,6 +77,8 @@ int halo_session_blob_write(struct halo_session *s, const struct halo_session_ca
         return HALO_WORKER_INVALID_VALUE;
     }
     blob->is_complete = true;
+    if (s->blobs)
+        (void)halo_blob_store_put(s->blobs, blob->sha256, blob->bytes, blob->n);
     return 0;
 }
 

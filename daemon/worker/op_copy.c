@@ -5,7 +5,10 @@
  */
 #include <string.h>
 
+#include <hip_tls/tls.h>
+
 #include "session_priv.h"
+#include "store_priv.h"
 
 static void *address(uint64_t at)
 {
@@ -112,24 +115,57 @@ int halo_session_memcpy_2d_async(struct halo_session *s, const struct halo_sessi
                                : HALO_WORKER_NOT_SUPPORTED;
 }
 
+/* ---- blobs of the store ---- */
+
+/* The stream of a copy to the device. A HIP error. */
+static int check_upload(const struct halo_session *s, uint64_t stream, uint64_t to, uint64_t size, void **ret)
+{
+    if (!s->blobs)
+        return HALO_WORKER_NOT_SUPPORTED;
+    int error = stream_for_copy(s, stream, HIP_COPY_TO_DEVICE, ret);
+    return error || halo_ranges_hold(&s->memory, to, size) ? error : HALO_WORKER_INVALID_VALUE;
+}
+
+/* The bytes are read into the staging buffer and checked there. */
 int halo_session_memcpy_from_blob(struct halo_session *s, const struct halo_session_call *c)
 {
     const struct halo_remote_memcpy_from_blob *q = &c->q->memcpy_from_blob;
-    const struct halo_session_blob *blob = halo_handles_get(&s->handles[HALO_REMOTE_BLOB], q->blob);
-    uint64_t n = 0;
-    const uint8_t *bytes = blob ? halo_session_blob_bytes(blob, &n) : NULL;
     void *stream;
-    int error = stream_for_copy(s, q->stream, HIP_COPY_TO_DEVICE, &stream);
-    if (!bytes)
-        return HALO_WORKER_INVALID_HANDLE;
-    if (error || q->offset > n || q->size > n - q->offset || !halo_ranges_hold(&s->memory, q->to, q->size))
-        return error ? error : HALO_WORKER_INVALID_VALUE;
-    for (uint64_t done = 0, step; done < q->size && !error; done += step) {
-        step = q->size - done < HALO_REMOTE_DATA_MAX ? q->size - done : HALO_REMOTE_DATA_MAX;
-        error = run_copy(
-            s, c, &(struct copy){q->to + done, 0, step, HIP_COPY_TO_DEVICE, bytes + q->offset + done, stream, false});
+    uint32_t at;
+    int error = check_upload(s, q->stream, q->to, q->size, &stream);
+    if (!error)
+        error = halo_session_stage(s, (uint32_t)q->size, &at);
+    if (error)
+        return error;
+    uint8_t *staged = s->waits.staging + at;
+    bool was_kept = halo_blob_store_get(s->blobs, q->sha256, staged, q->size) == 0;
+    if (was_kept)
+        error = s->rt.api.MemcpyAsync(address(q->to), staged, q->size, HIP_COPY_TO_DEVICE, stream);
+    if (!was_kept || error) {
+        halo_waits_unstage(&s->waits);
+        return error;
     }
-    return error;
+    c->a->memcpy_from_blob.was_kept = 1;
+    return halo_session_wait(s, c, stream, at, 0, false);
+}
+
+int halo_session_memcpy_to_blob(struct halo_session *s, const struct halo_session_call *c)
+{
+    const struct halo_remote_memcpy_to_blob *q = &c->q->memcpy_to_blob;
+    uint8_t is[HALO_BLOB_HASH_BYTES];
+    void *stream;
+    int error = check_upload(s, q->stream, q->to, q->data.n, &stream);
+    if (error)
+        return error;
+    if (!halo_remote_tls.sha256(q->data.at, q->data.n, is) || memcmp(is, q->sha256, sizeof(is)) != 0)
+        return HALO_WORKER_INVALID_VALUE;
+    error = run_copy(s, c, &(struct copy){q->to, 0, q->data.n, HIP_COPY_TO_DEVICE, q->data.at, stream, false});
+    if (error)
+        return error;
+    c->a->memcpy_to_blob.was_kept = halo_blob_store_has(s->blobs, q->sha256, q->data.n);
+    if (!c->a->memcpy_to_blob.was_kept)
+        (void)halo_blob_store_put(s->blobs, q->sha256, q->data.at, q->data.n);
+    return 0;
 }
 
 int halo_session_memcpy_peer_async(struct halo_session *s, const struct halo_session_call *c)

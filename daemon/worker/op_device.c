@@ -16,7 +16,7 @@ int halo_session_init(struct halo_session *s, const struct halo_session_call *c)
     size_t free_bytes = 0, total = 0;
     if (s->rt.n_devices > 0 && s->rt.api.MemGetInfo(&free_bytes, &total) != 0)
         total = 0;
-    a->features = 0;
+    a->features = s->blobs ? c->q->init.features & HALO_REMOTE_FEATURE_BLOBS : 0;
     a->runtime_version = s->rt.version;
     a->n_devices = s->rt.n_devices;
     a->memory_bytes = least(total, s->limits.memory_bytes);

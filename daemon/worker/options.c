@@ -10,6 +10,7 @@
 #include <base/log.h>
 
 #define EXIT_USAGE 2
+#define BLOB_BYTES ((uint64_t)64 << 30)
 
 static const char usage[] =
     "usage: hip-worker [OPTION]...\n"
@@ -22,6 +23,8 @@ static const char usage[] =
     "                          and for this user alone\n"
     "      --key-file FILE     encrypt TCP, for clients that have the same key: 64 hexadecimal digits, mode 0600\n"
     "      --hip-lib PATH      the HIP runtime (default: the system's libamdhip64.so)\n"
+    "      --blobs DIR         keep what clients upload in this folder, so that the next load need not send it again\n"
+    "      --blob-bytes N      at most so many bytes of it for each key (64 GiB)\n"
     "      --max-sessions N    clients at once (16)\n"
     "      --memory-mib N      device memory of one client (all)\n"
     "      --staging-mib N     pinned memory for the copies of one client (64)\n"
@@ -36,6 +39,8 @@ enum {
     OPT_LISTEN,
     OPT_KEY_FILE,
     OPT_HIP_LIB,
+    OPT_BLOBS,
+    OPT_BLOB_BYTES,
     OPT_MAX_SESSIONS,
     OPT_MEMORY,
     OPT_STAGING,
@@ -52,6 +57,8 @@ static const struct option long_options[] = {
     {"listen", required_argument, NULL, OPT_LISTEN},
     {"key-file", required_argument, NULL, OPT_KEY_FILE},
     {"hip-lib", required_argument, NULL, OPT_HIP_LIB},
+    {"blobs", required_argument, NULL, OPT_BLOBS},
+    {"blob-bytes", required_argument, NULL, OPT_BLOB_BYTES},
     {"max-sessions", required_argument, NULL, OPT_MAX_SESSIONS},
     {"memory-mib", required_argument, NULL, OPT_MEMORY},
     {"staging-mib", required_argument, NULL, OPT_STAGING},
@@ -100,6 +107,8 @@ static int take_option(struct halo_worker_options *o, int option)
     case OPT_LISTEN: o->listen = optarg; return -1;
     case OPT_KEY_FILE: o->key_file = optarg; return -1;
     case OPT_HIP_LIB: o->hip_lib = optarg; return -1;
+    case OPT_BLOBS: o->blobs = optarg; return -1;
+    case OPT_BLOB_BYTES: return take_number(HALO_REMOTE_DATA_MAX, (uint64_t)1 << 60, &o->blob_bytes);
     case OPT_MAX_SESSIONS:
         status = take_number(1, 1024, &n);
         o->n_sessions = (uint32_t)n;
@@ -137,7 +146,8 @@ int halo_worker_options_parse(struct halo_worker_options *ret, int argc, char **
     const char *runtime_dir = getenv("XDG_RUNTIME_DIR");
     char path[512];
     int option, status;
-    *ret = (struct halo_worker_options){.limits = HALO_SESSION_LIMITS_DEFAULT, .n_sessions = 16, .session_fd = -1};
+    *ret = (struct halo_worker_options){
+        .limits = HALO_SESSION_LIMITS_DEFAULT, .blob_bytes = BLOB_BYTES, .n_sessions = 16, .session_fd = -1};
     while ((option = getopt_long(argc, argv, "", long_options, NULL)) != -1)
         if ((status = take_option(ret, option)) >= 0)
             return status;

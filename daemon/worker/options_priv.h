@@ -11,6 +11,8 @@ struct halo_worker_options {
     const char *listen;   /* HOST:PORT; NULL: none */
     const char *key_file; /* NULL: TCP for this user alone, on a loopback address */
     const char *hip_lib;
+    const char *blobs; /* folder for what clients upload; NULL: it is not kept */
+    uint64_t blob_bytes;
     struct halo_session_limits limits;
     uint32_t n_sessions;
     bool no_sandbox;

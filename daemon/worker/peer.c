@@ -7,6 +7,8 @@
 #include "peer_priv.h"
 
 #include <errno.h>
+#include <inttypes.h>
+#include <limits.h>
 #include <poll.h>
 #include <stdatomic.h>
 #include <stdlib.h>
@@ -24,6 +26,7 @@
 
 #include "runtime_priv.h"
 #include "secure_priv.h"
+#include "store_priv.h"
 #include "tcp_priv.h"
 
 #define HANDSHAKE_MS 3000
@@ -39,7 +42,9 @@ struct peer {
     const struct halo_worker_options *options;
     struct halo_remote_reader reader;
     struct halo_session *session; /* NULL until INIT */
-    uint8_t *out;                 /* answers: [out_at, out_n) are still to be sent */
+    struct halo_blob_store blobs; /* with --blobs, if its folder can be used */
+    bool has_blobs;
+    uint8_t *out; /* answers: [out_at, out_n) are still to be sent */
     size_t out_at, out_n;
     uint64_t began_ms, progress_us;
     _Atomic uint64_t busy_ms; /* since when requests run; 0: the thread waits for the client */
@@ -159,6 +164,8 @@ static int begin_session(struct peer *p, const struct halo_remote_header *h, con
         refuse_session(p, h);
         return r;
     }
+    if (p->has_blobs)
+        halo_session_keep_blobs(p->session, &p->blobs);
     p->reader.payload_max = HALO_REMOTE_PAYLOAD_MAX;
     return 0;
 }
@@ -236,10 +243,28 @@ static int serve(struct peer *p, struct halo_fault *fault)
     }
 }
 
+/* The folder of this client's blobs: those of another key are out of reach. If it cannot be used, the session has no
+ * blobs. `key`: NULL for a client that is known as this user. */
+static void open_blobs(struct peer *p, const struct halo_remote_key *key, char path[static PATH_MAX])
+{
+    char name[HALO_SECURE_NAME_BYTES] = "user";
+    struct halo_fault fault = {0};
+    path[0] = '\0';
+    if (!p->options->blobs)
+        return;
+    if (key)
+        halo_secure_name(key, name);
+    if (halo_blob_folder_make(p->options->blobs, name, path, PATH_MAX, &fault) == 0)
+        p->has_blobs = halo_blob_store_open(&p->blobs, path, p->options->blob_bytes, &fault) == 0;
+    if (!p->has_blobs)
+        halo_log(HALO_LOG_WARN, "%s", fault.text);
+}
+
 /* What needs a right that the sandbox takes away comes before it, what parses bytes of the client after it. */
 static int begin(struct peer *p, struct halo_fault *fault)
 {
-    const struct halo_sandbox sandbox = {
+    char blobs[PATH_MAX];
+    struct halo_sandbox sandbox = {
         .program = "hip-worker", .hip_lib = p->options->hip_lib, .gpu = true, .models_only = true};
     struct halo_remote_key key;
     pthread_t watcher;
@@ -247,6 +272,8 @@ static int begin(struct peer *p, struct halo_fault *fault)
     int r = is_encrypted ? halo_secure_read_key(p->options->key_file, &key, fault) : 0;
     if (r < 0)
         return r;
+    open_blobs(p, is_encrypted ? &key : NULL, blobs);
+    sandbox.work_dir = p->has_blobs ? blobs : NULL;
     if (!p->options->no_sandbox)
         halo_sandbox_enter(&sandbox);
     halo_tcp_prepare(p->channel.fd);
@@ -271,6 +298,9 @@ _Noreturn void halo_peer_run(const struct halo_worker_options *options)
     int r = begin(&p, &fault);
     if (r == 0)
         r = serve(&p, &fault);
+    if (p.blobs.found_bytes + p.blobs.added_bytes > 0)
+        halo_log(HALO_LOG_INFO, "blobs: %" PRIu64 " MiB were here, %" PRIu64 " MiB are new", p.blobs.found_bytes >> 20,
+                 p.blobs.added_bytes >> 20);
     if (r < 0)
         halo_log(HALO_LOG_WARN, "session ended: %s", fault.text[0] ? fault.text : strerror(-r));
     else

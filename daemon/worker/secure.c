@@ -3,8 +3,10 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <string.h>
 #include <unistd.h>
 
+#include <base/hash.h>
 #include <hip_tls/tls.h>
 
 #define TLS_HANDSHAKE 22 /* type of a record */
@@ -17,6 +19,18 @@ int halo_secure_read_key(const char *path, struct halo_remote_key *ret, struct h
     if (r < 0)
         halo_fault_set(fault, HALO_FAULT_BAD_REQUEST, "cannot use the key in %s: %s", path, reason);
     return r;
+}
+
+_Static_assert(HALO_SECURE_NAME_BYTES == HALO_SHA256_HEX, "a name is a hash");
+
+void halo_secure_name(const struct halo_remote_key *key, char ret[static HALO_SECURE_NAME_BYTES])
+{
+    static const char purpose[] = "hip-worker: folder of the key";
+    uint8_t named[sizeof(purpose) + HALO_REMOTE_KEY_BYTES];
+    memcpy(named, purpose, sizeof(purpose));
+    memcpy(named + sizeof(purpose), key->bytes, HALO_REMOTE_KEY_BYTES);
+    halo_sha256_hex(named, sizeof(named), ret);
+    explicit_bzero(named, sizeof(named));
 }
 
 static const char *reason_of(int error)

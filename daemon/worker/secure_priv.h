@@ -11,6 +11,10 @@
 /* 0 or a negative errno; the reason names the file. */
 int halo_secure_read_key(const char *path, struct halo_remote_key *ret, struct halo_fault *fault);
 
+/* Names the key where files of its clients lie; says nothing about it. */
+#define HALO_SECURE_NAME_BYTES 65
+void halo_secure_name(const struct halo_remote_key *key, char ret[static HALO_SECURE_NAME_BYTES]);
+
 /* Encrypts the connection, if the client has the key, and tells the supervisor. 0 or a negative errno. */
 int halo_secure_accept(struct halo_remote_channel *ch, const struct halo_remote_key *key, uint32_t timeout_ms,
                        struct halo_fault *fault);

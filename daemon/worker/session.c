@@ -59,6 +59,11 @@ int halo_session_create(struct halo_session **ret, const char *hip_lib, const st
     return 0;
 }
 
+void halo_session_keep_blobs(struct halo_session *s, struct halo_blob_store *store)
+{
+    s->blobs = store;
+}
+
 void halo_session_destroy(struct halo_session *s)
 {
     if (!s)

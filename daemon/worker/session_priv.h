@@ -32,10 +32,11 @@ struct halo_session {
     struct halo_worker_runtime rt;
     struct halo_session_limits limits;
     struct halo_session_ops ops;
-    bool is_open; /* INIT was answered */
-    int device;   /* that SET_DEVICE chose */
-    int current;  /* that the runtime's thread has */
-    int fatal;    /* negative errno that ends the session: of a wait inside an operation */
+    struct halo_blob_store *blobs; /* the caller's; NULL: none are kept */
+    bool is_open;                  /* INIT was answered */
+    int device;                    /* that SET_DEVICE chose */
+    int current;                   /* that the runtime's thread has */
+    int fatal;                     /* negative errno that ends the session: of a wait inside an operation */
     struct halo_handles handles[HALO_REMOTE_N_HANDLE_TYPES]; /* by type; [HALO_REMOTE_NULL] is empty */
     struct halo_ranges memory;
     uint64_t code_bytes;  /* held by modules and blobs */
@@ -126,6 +127,7 @@ const void *halo_session_blob_bytes(const struct halo_session_blob *blob, uint64
     X(MEMCPY_ASYNC, memcpy_async)                                                                                      \
     X(MEMCPY_2D_ASYNC, memcpy_2d_async)                                                                                \
     X(MEMCPY_FROM_BLOB, memcpy_from_blob)                                                                              \
+    X(MEMCPY_TO_BLOB, memcpy_to_blob)                                                                                  \
     X(MEMCPY_PEER_ASYNC, memcpy_peer_async)
 #define HALO_SESSION_OPS_STREAM(X)                                                                                     \
     X(STREAM_CREATE, stream_create)                                                                                    \

@@ -7,6 +7,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <poll.h>
 #include <signal.h>
 #include <stdlib.h>
@@ -22,6 +23,7 @@
 #include <listen/listen.h>
 
 #include "secure_priv.h"
+#include "store_priv.h"
 #include "strangers_priv.h"
 #include "tcp_priv.h"
 
@@ -191,6 +193,13 @@ static int check_key(const struct supervisor *s, struct halo_fault *fault)
     return r;
 }
 
+/* The same for the folder of blobs. */
+static int check_blobs(const struct supervisor *s, struct halo_fault *fault)
+{
+    char path[PATH_MAX];
+    return s->options->blobs ? halo_blob_folder_make(s->options->blobs, "user", path, sizeof(path), fault) : 0;
+}
+
 static int listen_tcp(struct supervisor *s, struct halo_fault *fault)
 {
     struct sockaddr_storage address = {0};
@@ -278,6 +287,8 @@ int halo_supervisor_run(const struct halo_worker_options *options, int argc, cha
         s.child_argv[argc + 1] = value;
         r = check_key(&s, fault);
     }
+    if (r == 0)
+        r = check_blobs(&s, fault);
     if (r == 0)
         r = take_signals(&s, fault);
     if (r == 0 && pipe2(s.known, O_CLOEXEC | O_NONBLOCK) < 0)

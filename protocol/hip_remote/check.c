@@ -88,7 +88,6 @@ bool halo_remote_request_agrees(const struct halo_remote_header *h, const struct
         return copy_agrees(h, q->memcpy_async.kind, q->memcpy_async.to, q->memcpy_async.from, q->memcpy_async.size,
                            q->memcpy_async.data.n);
     case HIP_OP_MEMCPY_2D_ASYNC: return copy_2d_agrees(h, &q->memcpy_2d_async);
-    case HIP_OP_MEMCPY_FROM_BLOB: return q->memcpy_from_blob.offset + q->memcpy_from_blob.size <= HALO_REMOTE_SIZE_MAX;
     case HIP_OP_BLOB_WRITE: return q->blob_write.offset + q->blob_write.data.n <= HALO_REMOTE_SIZE_MAX;
     case HIP_OP_MEMSET: return set_agrees(q->memset.width, q->memset.value, q->memset.count);
     case HIP_OP_MEMSET_ASYNC: return set_agrees(q->memset_async.width, q->memset_async.value, q->memset_async.count);

@@ -118,9 +118,6 @@ static void settle(const struct halo_remote_op_info *op, union halo_remote_reque
         d->to_pitch = d->width + d->to_pitch % 1024;
         d->from_pitch = d->width + d->from_pitch % 1024;
         break;
-    case HIP_OP_MEMCPY_FROM_BLOB:
-        q->memcpy_from_blob.offset %= HALO_REMOTE_SIZE_MAX - q->memcpy_from_blob.size + 1;
-        break;
     case HIP_OP_BLOB_WRITE: q->blob_write.offset %= HALO_REMOTE_SIZE_MAX - q->blob_write.data.n + 1; break;
     case HIP_OP_MEMSET: settle_set(&q->memset.width, &q->memset.value, &q->memset.count); break;
     case HIP_OP_MEMSET_ASYNC: settle_set(&q->memset_async.width, &q->memset_async.value, &q->memset_async.count); break;

@@ -106,7 +106,8 @@ static void a_payload_of_another_length_is_refused(void **state)
         assert_true(n >= 0);
         assert_int_equal(decode_request((uint32_t)n, &q), 0);
         for (int cut = 0; cut < n; cut++)
-            if (op->number != HIP_OP_BLOB_WRITE && op->number != HIP_OP_MODULE_LOAD_DATA)
+            if (op->number != HIP_OP_BLOB_WRITE && op->number != HIP_OP_MEMCPY_TO_BLOB &&
+                op->number != HIP_OP_MODULE_LOAD_DATA)
                 assert_true(decode_request((uint32_t)cut, &q) < 0);
         frame[HALO_REMOTE_HEADER_BYTES + n] = 0;
         if (!ends_with_data(&op->request))
@@ -213,10 +214,7 @@ static void products_and_sums_that_wrap_are_refused(void **state)
     const struct halo_remote_memset_async odd = {.to = 64, .value = 1, .width = 3, .count = 1};
     const struct halo_remote_memset_2d_async square = {
         .to = 64, .pitch = (uint64_t)1 << 40, .width = 1, .height = (uint64_t)1 << 40};
-    const struct halo_remote_memcpy_from_blob blob = {.to = 64,
-                                                      .blob = (uint64_t)HALO_REMOTE_BLOB << 56 | (uint64_t)1 << 32,
-                                                      .offset = HALO_REMOTE_SIZE_MAX,
-                                                      .size = 1};
+    const struct halo_remote_memcpy_from_blob blob = {.to = 64, .size = HALO_REMOTE_DATA_MAX + 1};
     (void)state;
     assert_int_equal(encode_request(halo_remote_op_find(HIP_OP_MEMCPY_2D_ASYNC), &wide, 0), -ERANGE);
     assert_int_equal(encode_request(halo_remote_op_find(HIP_OP_MEMCPY_2D_ASYNC), &slim, 0), -ERANGE);

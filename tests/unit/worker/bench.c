@@ -81,7 +81,8 @@ static int call(struct halo_remote_port *port, enum halo_remote_op op, const voi
     return b->status.error;
 }
 
-void bench_open(struct bench *b, const struct halo_session_limits *limits)
+static uint64_t open_session(struct bench *b, const struct halo_session_limits *limits, struct halo_blob_store *blobs,
+                             uint64_t features)
 {
     static const struct halo_session_limits standard = HALO_SESSION_LIMITS_DEFAULT;
     struct halo_remote_init_reply a;
@@ -90,8 +91,22 @@ void bench_open(struct bench *b, const struct halo_session_limits *limits)
     int r = halo_session_create(&b->session, getenv("HALO_HIP_LIB"), limits ? limits : &standard, &ops, &b->fault);
     if (r < 0)
         fail_msg("%s", b->fault.text);
-    assert_int_equal(halo_remote_init(&b->port, &(struct halo_remote_init){.hip_major = 7}, &a), 0);
+    if (blobs)
+        halo_session_keep_blobs(b->session, blobs);
+    const struct halo_remote_init q = {.hip_major = 7, .features = features};
+    assert_int_equal(halo_remote_init(&b->port, &q, &a), 0);
     assert_int_equal(a.n_devices, 1);
+    return a.features;
+}
+
+void bench_open(struct bench *b, const struct halo_session_limits *limits)
+{
+    (void)open_session(b, limits, NULL, 0);
+}
+
+uint64_t bench_open_with_blobs(struct bench *b, struct halo_blob_store *blobs, uint64_t features)
+{
+    return open_session(b, NULL, blobs, features);
 }
 
 void bench_close(struct bench *b)

@@ -288,6 +288,54 @@ static void a_new_key_holds_for_new_sessions(void **state)
     worker_stop(&w, SIGTERM);
 }
 
+/* ---- what clients uploaded ---- */
+
+static const char upload[] = "weights of one key";
+
+/* A session that asks for these bytes by their hash, and uploads them. Whether the worker had them. */
+static bool had_upload(const struct worker *w, const struct halo_remote_key *key)
+{
+    struct halo_remote_channel ch;
+    union halo_remote_reply a;
+    struct halo_remote_memcpy_from_blob by_hash = {.size = sizeof(upload)};
+    struct halo_remote_memcpy_to_blob with_hash = {.data = {upload, sizeof(upload)}};
+    const struct halo_remote_init init = {.hip_major = 7, .features = HALO_REMOTE_FEATURE_BLOBS};
+    assert_int_equal(reach(w, &ch, key), 0);
+    assert_int_equal(ask_secretly(&ch, HIP_OP_INIT, &init, &a), 0);
+    assert_int_equal(a.init.features, HALO_REMOTE_FEATURE_BLOBS);
+    assert_int_equal(ask_secretly(&ch, HIP_OP_MALLOC, &(struct halo_remote_malloc){.size = sizeof(upload)}, &a), 0);
+    by_hash.to = with_hash.to = a.malloc.address;
+    assert_true(halo_remote_tls.sha256(upload, sizeof(upload), by_hash.sha256));
+    memcpy(with_hash.sha256, by_hash.sha256, sizeof(with_hash.sha256));
+    assert_int_equal(ask_secretly(&ch, HIP_OP_MEMCPY_FROM_BLOB, &by_hash, &a), 0);
+    bool had = a.memcpy_from_blob.was_kept;
+    assert_int_equal(ask_secretly(&ch, HIP_OP_MEMCPY_TO_BLOB, &with_hash, &a), 0);
+    leave(&ch);
+    return had;
+}
+
+/* The sandbox is on: a session reaches no folder but that of its key. */
+static void what_one_key_uploads_is_no_other_keys(void **state)
+{
+    struct worker w;
+    struct halo_remote_key next;
+    char dir[] = "/tmp/hip-worker-blobs-XXXXXX", command[64];
+    (void)state;
+    assert_non_null(mkdtemp(dir));
+    worker_start(&w, NULL, (const char *[]){"--listen", "127.0.0.1:0", "--key-file", key_path, "--blobs", dir, NULL});
+    w.port = (uint16_t)atoi(worker_await(&w, "listening on 127.0.0.1:"));
+    assert_false(had_upload(&w, &right));
+    assert_true(had_upload(&w, &right));
+    write_key('8');
+    memset(&next, 0x88, sizeof(next));
+    assert_false(had_upload(&w, &next));
+    assert_true(had_upload(&w, &next));
+    write_key('7');
+    worker_stop(&w, SIGTERM);
+    snprintf(command, sizeof(command), "rm -rf %s", dir);
+    assert_int_equal(system(command), 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -299,6 +347,7 @@ int main(void)
         cmocka_unit_test(a_key_opens_the_network),
         cmocka_unit_test(strangers_do_not_take_all_sessions),
         cmocka_unit_test(a_new_key_holds_for_new_sessions),
+        cmocka_unit_test(what_one_key_uploads_is_no_other_keys),
     };
     return cmocka_run_group_tests(tests, make_key, remove_key);
 }

@@ -7,7 +7,7 @@
 #include <string.h>
 #include <cmocka.h>
 
-#include <base/hash.h>
+#include <hip_tls/tls.h>
 
 #include "bench.h"
 #include "vector_host.h"
@@ -321,38 +321,31 @@ static void an_error_without_an_answer_is_told_later(void **state)
 static void a_blob_carries_what_is_larger_than_a_frame(void **state)
 {
     struct bench b;
-    static const char bytes[] = "the bytes of a blob, sent in two pieces";
-    struct halo_remote_blob_open open = {.blob = BLOB(0), .size = sizeof(bytes)};
+    struct halo_remote_blob_open open = {.blob = BLOB(0)};
     struct halo_remote_blob_open_reply a;
-    char hex[HALO_SHA256_HEX], got[sizeof(bytes)];
-    unsigned byte;
+    size_t n;
+    uint8_t *image = bench_read_object(&n);
     (void)state;
     bench_open(&b, NULL);
-    halo_sha256_hex(bytes, sizeof(bytes), hex);
-    for (int i = 0; i < 32; i++) {
-        const char pair[3] = {hex[2 * i], hex[2 * i + 1], '\0'};
-        byte = (unsigned)strtoul(pair, NULL, 16);
-        open.sha256[i] = (uint8_t)byte;
-    }
-    uint64_t p = take(&b, sizeof(bytes));
-    const struct halo_remote_memcpy_from_blob copy = {.to = p, .blob = BLOB(0), .size = sizeof(bytes)};
-    const struct halo_remote_blob_write first = {BLOB(0), 0, {bytes, 10}};
-    const struct halo_remote_blob_write wrong = {BLOB(0), 11, {bytes + 11, sizeof(bytes) - 11}};
-    const struct halo_remote_blob_write second = {BLOB(0), 10, {bytes + 10, sizeof(bytes) - 10}};
+    open.size = n;
+    assert_true(halo_remote_tls.sha256(image, n, open.sha256));
+    const struct halo_remote_module_load_data load_it = {.module = MODULE(0), .blob = BLOB(0)};
+    const struct halo_remote_blob_write first = {BLOB(0), 0, {image, 10}};
+    const struct halo_remote_blob_write wrong = {BLOB(0), 11, {image + 11, (uint32_t)n - 11}};
+    const struct halo_remote_blob_write second = {BLOB(0), 10, {image + 10, (uint32_t)n - 10}};
     assert_int_equal(halo_remote_blob_open(&b.port, &open, &a), 0);
     assert_int_equal(a.is_complete, 0);
     assert_int_equal(halo_remote_blob_write(&b.port, &first, NULL), 0);
-    assert_int_equal(halo_remote_blob_write(&b.port, &wrong, NULL), 1);        /* leaves a hole */
-    assert_int_equal(halo_remote_memcpy_from_blob(&b.port, &copy, NULL), 400); /* not complete */
+    assert_int_equal(halo_remote_blob_write(&b.port, &wrong, NULL), 1);           /* leaves a hole */
+    assert_int_equal(halo_remote_module_load_data(&b.port, &load_it, NULL), 400); /* not complete */
     assert_int_equal(halo_remote_blob_write(&b.port, &second, NULL), 0);
-    assert_int_equal(halo_remote_memcpy_from_blob(&b.port, &copy, NULL), 0);
-    assert_int_equal(down(&b, p, got, sizeof(got)), 0);
-    assert_memory_equal(got, bytes, sizeof(bytes));
+    assert_int_equal(halo_remote_module_load_data(&b.port, &load_it, NULL), 0);
     open.blob = BLOB(1);
     open.sha256[0] ^= 1;
-    const struct halo_remote_blob_write whole = {BLOB(1), 0, {bytes, sizeof(bytes)}};
+    const struct halo_remote_blob_write whole = {BLOB(1), 0, {image, (uint32_t)n}};
     assert_int_equal(halo_remote_blob_open(&b.port, &open, &a), 0);
     assert_int_equal(halo_remote_blob_write(&b.port, &whole, NULL), 1); /* not what its hash says */
+    free(image);
     bench_close(&b);
 }
 

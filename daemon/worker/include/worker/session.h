@@ -46,10 +46,14 @@ struct halo_session_ops {
 };
 
 struct halo_session;
+struct halo_blob_store;
 
 /* Opens the runtime `hip_lib` (NULL: the system's). 0 or a negative errno. */
 int halo_session_create(struct halo_session **ret, const char *hip_lib, const struct halo_session_limits *limits,
                         const struct halo_session_ops *ops, struct halo_fault *fault);
+/* Has the session keep what its client uploads, and find what earlier ones kept. Before its first request. The store
+ * stays the caller's and outlives the session. */
+void halo_session_keep_blobs(struct halo_session *session, struct halo_blob_store *store);
 /* Frees everything that it can; takes NULL. For sessions whose work has ended. */
 void halo_session_destroy(struct halo_session *session);
 

@@ -25,7 +25,7 @@ enum {
 };
 
 /* Bits of `features` in INIT: the client asks, the worker grants. */
-#define HALO_REMOTE_FEATURE_BLOBS 1u /* blobs are kept beyond the session */
+#define HALO_REMOTE_FEATURE_BLOBS 1u /* the worker keeps blobs beyond the session, and copies them by their hash */
 
 struct halo_remote_bytes {
     const void *at; /* NULL when n is 0 */
