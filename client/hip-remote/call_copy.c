@@ -2,7 +2,7 @@
  *
  * To the device: the source is read before the call returns, so it may be changed at once. To the host: the bytes are
  * in place before a call reports that the stream or an event behind the copy is done; memory that HIP did not allocate
- * is waited for, as HIP does. Long copies are cut into frames.
+ * is waited for, as HIP does. Long copies are cut into frames, or go by their hash.
  */
 #include <string.h>
 
@@ -28,6 +28,8 @@ bool halo_copy_is_device(const void *at, size_t n)
 int halo_copy_to_device(uint64_t to, const uint8_t *from, size_t n, uint64_t stream)
 {
     int error = halo_client_settle(from, n);
+    if (!error && halo_upload_is_for(to, n))
+        return halo_upload(to, from, n, stream);
     for (size_t done = 0, step; done < n && !error; done += step) {
         step = n - done < HALO_REMOTE_DATA_MAX ? n - done : HALO_REMOTE_DATA_MAX;
         const struct halo_remote_memcpy_async q = {.to = to + done,

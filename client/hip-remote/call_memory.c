@@ -29,13 +29,16 @@ static int give_back(uint64_t at)
 /* Reserves the range here and keeps it. 0, -EADDRINUSE, or another errno. */
 static int keep(uint64_t at, size_t n)
 {
-    const struct halo_remote_range range = {at, n, halo_client_thread_device};
+    struct halo_remote_range range = {.at = at, .bytes = n, .device = halo_client_thread_device};
     int r = halo_remote_ranges_reserve(&halo_client.device_memory, range);
     if (r)
         return r;
+    range.uploaded = halo_upload_map(n);
     r = halo_remote_ranges_add(&halo_client.device_memory, range);
-    if (r)
+    if (r) {
         halo_remote_ranges_release(&halo_client.device_memory, range);
+        free(range.uploaded);
+    }
     return r;
 }
 
@@ -93,6 +96,7 @@ int hipFree(void *p)
             error = HIP_INVALID_VALUE;
         } else {
             halo_remote_ranges_release(&halo_client.device_memory, range);
+            free(range.uploaded);
             error = give_back(range.at);
         }
     }

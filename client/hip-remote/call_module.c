@@ -8,7 +8,6 @@
 #include <unistd.h>
 #ifndef __APPLE__
 #include <link.h>
-#include <sha2.h>
 #endif
 
 #include "bundle_priv.h"
@@ -49,26 +48,13 @@ size_t halo_module_readable(const void *at)
 
 /* ---- loading ---- */
 
-static void hash(uint8_t ret[static 32], const uint8_t *image, size_t n)
-{
-#ifdef __APPLE__
-    /* Of the system's own library, whose header not every toolchain has. */
-    extern unsigned char *CC_SHA256(const void *bytes, uint32_t n, unsigned char *ret);
-    CC_SHA256(image, (uint32_t)n, ret);
-#else
-    SHA2_CTX sha;
-    SHA256Init(&sha);
-    SHA256Update(&sha, image, n);
-    SHA256Final(ret, &sha);
-#endif
-}
-
 /* The image as a blob, piece by piece. A HIP error; the handle is the caller's to close. */
 static int send_blob(uint64_t blob, const uint8_t *image, size_t n)
 {
     struct halo_remote_blob_open q = {.blob = blob, .size = n};
     struct halo_remote_blob_open_reply a;
-    hash(q.sha256, image, n);
+    if (!halo_uploads_hash(&halo_client.uploads, image, n, q.sha256))
+        return HIP_OUT_OF_MEMORY;
     int r = halo_remote_blob_open(&halo_client.port, &q, &a);
     int error = halo_client_status(r, &a.status);
     for (size_t done = 0, step; done < n && !error && !a.is_complete; done += step) {
@@ -91,7 +77,7 @@ static void take_loaded(void *ud, uint64_t tag, const union halo_remote_reply *r
     loading->is_done = true;
 }
 
-/* The image itself travels with the request if a frame holds it. */
+/* The image itself travels with the request if a frame holds it, and the worker keeps none like it. */
 static int send_module(uint64_t module, const uint8_t *image, size_t n)
 {
     struct halo_remote_handles *blobs = &halo_client.handles[HALO_REMOTE_BLOB];
@@ -99,7 +85,7 @@ static int send_module(uint64_t module, const uint8_t *image, size_t n)
     struct halo_remote_slot *slot = NULL;
     struct loading loading = {0};
     int error = 0;
-    if (n <= HALO_REMOTE_DATA_MAX) {
+    if (n <= (halo_client.uploads.are_kept ? HALO_UPLOAD_LEAST_BYTES : HALO_REMOTE_DATA_MAX)) {
         q.image = (struct halo_remote_bytes){image, (uint32_t)n};
     } else {
         slot = halo_remote_handles_take(blobs, &q.blob);

@@ -210,9 +210,13 @@ static int begin_session(struct halo_client *c)
 {
     struct halo_remote_init_reply a;
     halo_client_thread_device = 0;
-    int r = halo_remote_init(&c->port, &(struct halo_remote_init){.hip_major = (uint32_t)halo_client_major}, &a);
+    const struct halo_remote_init q = {.hip_major = (uint32_t)halo_client_major, .features = HALO_REMOTE_FEATURE_BLOBS};
+    int r = halo_remote_init(&c->port, &q, &a);
     if (r < 0 || a.status.error)
         return r < 0 ? r : -ENODEV;
+    c->uploads = (struct halo_uploads){0};
+    if (a.features & HALO_REMOTE_FEATURE_BLOBS)
+        halo_uploads_begin(&c->uploads);
     c->runtime_version = a.runtime_version;
     c->n_devices = a.n_devices;
     const struct {
@@ -336,6 +340,7 @@ __attribute__((destructor)) static void end_session(void)
         while (c->device_memory.n > 0) {
             const struct halo_remote_range last = c->device_memory.entries[--c->device_memory.n];
             halo_remote_ranges_release(&c->device_memory, last);
+            free(last.uploaded);
         }
         for (uint32_t i = 0; i < c->handles[HALO_REMOTE_MODULE].n_used; i++) {
             struct halo_remote_slot *slot = &c->handles[HALO_REMOTE_MODULE].slots[i];

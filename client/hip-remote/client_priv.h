@@ -15,6 +15,7 @@
 #include "link_priv.h"
 #include "ranges_priv.h"
 #include "settings_priv.h"
+#include "upload_priv.h"
 
 enum halo_client_state {
     HALO_CLIENT_NEW,
@@ -37,6 +38,7 @@ struct halo_client {
     enum halo_client_state state;
     struct halo_remote_settings settings;
     struct halo_link link;
+    struct halo_uploads uploads;
     int fatal; /* HIP error that every call returns from now on */
     bool has_told_loss;
     int runtime_version, n_devices;

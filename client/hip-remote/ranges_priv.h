@@ -12,7 +12,8 @@
 
 struct halo_remote_range {
     uint64_t at, bytes;
-    int device; /* of a range of the device */
+    int device;        /* of a range of the device */
+    uint8_t *uploaded; /* of the allocator: see upload_priv.h */
 };
 
 struct halo_remote_ranges {

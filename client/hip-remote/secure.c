@@ -25,7 +25,7 @@ static void *open_module(char reason[static HALO_REMOTE_REASON_BYTES])
     return module;
 }
 
-static const struct halo_remote_cipher *find_cipher(char reason[static HALO_REMOTE_REASON_BYTES])
+const struct halo_remote_cipher *halo_remote_cipher_find(char reason[static HALO_REMOTE_REASON_BYTES])
 {
     void *module = open_module(reason);
     const struct halo_remote_cipher *cipher = module ? dlsym(module, "halo_remote_tls") : NULL;
@@ -57,7 +57,7 @@ int halo_remote_secure(struct halo_remote_channel *ch, const char *key_file, uin
         snprintf(reason, HALO_REMOTE_REASON_BYTES, "cannot use the key in %s: %s", key_file, of_file);
         return r;
     }
-    const struct halo_remote_cipher *cipher = find_cipher(reason);
+    const struct halo_remote_cipher *cipher = halo_remote_cipher_find(reason);
     r = cipher ? halo_remote_channel_secure(ch, cipher, false, &key, timeout_ms) : -ENOTSUP;
     halo_remote_key_forget(&key);
     if (cipher && r < 0)

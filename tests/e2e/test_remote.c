@@ -13,11 +13,13 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 #include <cmocka.h>
 
 #include "daemon_fixture.h"
+#include "proxy.h"
 #include "remote.h"
 
 #define MODEL "fable-Q4_K_M"
@@ -260,12 +262,80 @@ static void a_key_leads_to_the_same_ids(void **state)
     stop_both();
 }
 
+/* ---- a worker that keeps weights ---- */
+
+#define N_LARGE 4 /* tokens of a reply */
+
+/* A model whose weights are most of a load; that of the other tests is smaller than the graphs of its steps. Returns
+ * its size. */
+static size_t make_model(const char *folder)
+{
+    char command[512], path[96];
+    struct stat facts;
+    snprintf(path, sizeof(path), "%s/large.gguf", folder);
+    snprintf(command, sizeof(command),
+             "%s --arch llama --layers 1 --embd 512 --heads 8 --heads-kv 2 --head-dim 64 --ff 1024 --vocab 60000 "
+             "--tied 1 --type Q8_0 -o %s >/dev/null",
+             getenv("HALO_TEST_MKGGUF"), path);
+    assert_int_equal(system(command), 0);
+    assert_int_equal(stat(path, &facts), 0);
+    return (size_t)facts.st_size;
+}
+
+static void reply_of_large(int32_t ids[static N_LARGE])
+{
+    struct client client;
+    client_open(&client, &fixture);
+    size_t i = client_send(&client, "generate", "%s",
+                           "\"model\":\"large\",\"prompt\":\"ab\",\"max_tokens\":4,\"temperature\":0");
+    assert_true(client_wait(&client, 0, ENDS_MS));
+    if (client.requests[i].terminal != HALO_EV_DONE)
+        fail_msg("the reply ended with: %s", client.requests[i].message);
+    assert_int_equal(client.requests[i].n_ids, N_LARGE);
+    memcpy(ids, client.requests[i].ids, N_LARGE * sizeof(*ids));
+    client_close(&client);
+}
+
+/* Two daemons, one after the other, load the same model. */
+static void a_second_load_sends_hashes_alone(void **state)
+{
+    char folder[] = "/tmp/halod-remote-blobs-XXXXXX", blobs[64], remote[128], command[64];
+    size_t n_bytes[2];
+    int32_t ids[2][N_LARGE];
+    (void)state;
+    assert_non_null(mkdtemp(folder));
+    snprintf(blobs, sizeof(blobs), "%s/blobs", folder);
+    size_t n_model = make_model(folder);
+    daemon_models = folder;
+    worker_start(&worker, getenv("HALO_EMULATED_LIB"), (const char *[]){"--blobs", blobs, NULL});
+    for (int i = 0; i < 2; i++) {
+        struct proxy proxy;
+        proxy_start(&proxy, worker.folder, &(struct proxy_rule){.fault = PROXY_PASS});
+        snprintf(remote, sizeof(remote), "unix:%s", proxy.path);
+        start_halod(remote, "");
+        works("load", "\"model\":\"large\",\"params\":{\"context\":64,\"kv_tokens\":64}", HALO_EV_LOADED);
+        reply_of_large(ids[i]);
+        daemon_stop(&fixture, 30000);
+        proxy_wait(&proxy);
+        n_bytes[i] = proxy.n_passed[PROXY_UP];
+    }
+    daemon_models = NULL;
+    worker_stop(&worker, SIGTERM);
+    snprintf(command, sizeof(command), "rm -rf %s", folder);
+    assert_int_equal(system(command), 0);
+    assert_memory_equal(ids[1], ids[0], sizeof(ids[0]));
+    assert_true(n_bytes[0] > n_model);
+    if (n_bytes[1] > n_model / 100)
+        fail_msg("the second load of %zu bytes sent %zu", n_model, n_bytes[1]);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_reply_goes_on_when_its_worker_does_not),
         cmocka_unit_test(a_missing_worker_is_one_clear_error),
         cmocka_unit_test(a_key_leads_to_the_same_ids),
+        cmocka_unit_test(a_second_load_sends_hashes_alone),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
