@@ -7,6 +7,7 @@
  * for the tiles behind it.
  */
 #include <assert.h>
+#include <stdbool.h>
 
 #include <kernels/quant.h>
 
@@ -15,7 +16,7 @@
 
 #define HALO_HALVES (HALO_CPU_GROUP / HALO_LANES)
 #define HALO_SIDE (HALO_LANES == 16 ? 8 : 4) /* chunk sums side by side: HALO_HALVES registers each */
-#define HALO_FEW 4                           /* activation rows that are too few for tiles */
+#define HALO_FEW (HALO_LANES == 16 ? 8 : 4)  /* activation rows that are too few for tiles */
 #define HALO_TILE (HALO_LANES == 16 ? 8 : 6) /* activation rows: with AVX2, 12 sums leave 4 registers of 16 */
 #define HALO_WIDE_COLS 64                    /* columns that are widened together */
 #define HALO_PASS_ROWS 96                    /* activation rows for which they are widened once */
@@ -89,6 +90,13 @@ HALO_INLINE void run_rows(widen_fn *widen, const unsigned column_bytes, const ui
         chunks_add(widen, column_bytes, packed, x, col, least(n_cols - col, HALO_QK), 1, n_x, sum);
 }
 
+/* X(n): up to HALO_FEW rows. */
+#if HALO_LANES == 16
+#define HALO_FEW_LIST(X) X(1) X(2) X(3) X(4) X(5) X(6) X(7) X(8)
+#else
+#define HALO_FEW_LIST(X) X(1) X(2) X(3) X(4)
+#endif
+
 HALO_INLINE void run_few(widen_fn *widen, const unsigned column_bytes, const struct halo_matmul_job *job)
 {
     const float *const *x = (const float *const *)job->act;
@@ -96,21 +104,29 @@ HALO_INLINE void run_few(widen_fn *widen, const unsigned column_bytes, const str
         const uint8_t *packed = job->w->data + g * job->w->group_bytes;
         _Alignas(64) float sum[HALO_FEW][HALO_CPU_GROUP] = {{0}};
         switch (job->n_x) {
-        case 1: run_rows(widen, column_bytes, packed, job->w->n_cols, x, 1, sum); break;
-        case 2: run_rows(widen, column_bytes, packed, job->w->n_cols, x, 2, sum); break;
-        case 3: run_rows(widen, column_bytes, packed, job->w->n_cols, x, 3, sum); break;
-        default: run_rows(widen, column_bytes, packed, job->w->n_cols, x, HALO_FEW, sum); break;
+#define X(n)                                                                                                           \
+    case n: run_rows(widen, column_bytes, packed, job->w->n_cols, x, n, sum); break;
+            HALO_FEW_LIST(X)
+#undef X
+        default: assert(!"a few rows");
         }
         for (uint32_t i = 0; i < job->n_x; i++)
             halo_matmul_store(job, g, i, sum[i]);
     }
 }
 
-/* One chunk of columns, or what is left of it, of one group times n_x rows, added to sum[i]. The weights are in wide[],
- * widened, unless `widen` is there: then they are widened on the way and left in wide[] for the next tile. */
-HALO_INLINE void tile_add(widen_fn *widen, const unsigned column_bytes, const uint8_t *packed,
-                          float (*wide)[HALO_CPU_GROUP], const float *const *x, uint32_t first, uint32_t n_cols,
-                          const unsigned n_x, float (*sum)[HALO_CPU_GROUP])
+/* Where a tile has its weights from. Always constants. */
+struct tile_source {
+    widen_fn *widen;
+    unsigned column_bytes; /* of 16 rows */
+    bool streams;          /* from memory: what follows is asked for */
+    bool keeps;            /* what was widened, for the tiles behind */
+};
+
+/* One chunk of columns, or what is left of it, of one group times n_x rows, added to sum[i]. */
+HALO_INLINE void tile_add(const struct tile_source source, const uint8_t *from, float (*wide)[HALO_CPU_GROUP],
+                          const float *const *x, uint32_t first, uint32_t n_cols, const unsigned n_x,
+                          float (*sum)[HALO_CPU_GROUP])
 {
     halo_vfloat part[HALO_TILE][HALO_HALVES];
     const float *at[HALO_TILE];
@@ -120,13 +136,13 @@ HALO_INLINE void tile_add(widen_fn *widen, const unsigned column_bytes, const ui
         for (unsigned half = 0; half < HALO_HALVES; half++)
             part[i][half] = v_fzero();
     }
-    for (uint32_t k = 0; k < n_cols; k++, packed += column_bytes) {
+    for (uint32_t k = 0; k < n_cols; k++, from += source.column_bytes) {
         halo_vfloat w[HALO_HALVES];
-        if (widen)
-            halo_prefetch(packed + HALO_PREFETCH_BYTES, column_bytes, HALO_PREFETCH_FIRST);
+        if (source.streams)
+            halo_prefetch(from + HALO_PREFETCH_BYTES, source.column_bytes, HALO_PREFETCH_SECOND);
         for (unsigned half = 0; half < HALO_HALVES; half++) {
-            w[half] = widen ? widen(packed, half) : v_fload(wide[k] + half * HALO_LANES);
-            if (widen)
+            w[half] = source.widen(from, half);
+            if (source.keeps)
                 v_fstore(wide[k] + half * HALO_LANES, w[half]);
         }
         for (unsigned i = 0; i < n_x; i++) {
@@ -149,16 +165,15 @@ HALO_INLINE void tile_add(widen_fn *widen, const unsigned column_bytes, const ui
 #define HALO_TILE_LIST(X) X(3) X(4) X(5) X(6)
 #endif
 
-HALO_INLINE void tile_run(widen_fn *widen, const unsigned column_bytes, const uint8_t *packed,
-                          float (*wide)[HALO_CPU_GROUP], const float *const *x, uint32_t first, uint32_t n_cols,
-                          uint32_t n_x, float (*sum)[HALO_CPU_GROUP])
+HALO_INLINE void tile_run(const struct tile_source source, const uint8_t *from, float (*wide)[HALO_CPU_GROUP],
+                          const float *const *x, uint32_t first, uint32_t n_cols, uint32_t n_x,
+                          float (*sum)[HALO_CPU_GROUP])
 {
-    for (uint32_t c = 0; c < n_cols; c += HALO_QK) {
+    for (uint32_t c = 0; c < n_cols; c += HALO_QK, from += HALO_QK * source.column_bytes) {
         uint32_t now = least(n_cols - c, HALO_QK);
-        const uint8_t *from = packed + (size_t)c * column_bytes;
         switch (n_x) {
 #define X(n)                                                                                                           \
-    case n: tile_add(widen, column_bytes, from, wide + c, x, first + c, now, n, sum); break;
+    case n: tile_add(source, from, wide + c, x, first + c, now, n, sum); break;
             HALO_TILE_LIST(X)
 #undef X
         default: assert(!"a tile");
@@ -167,25 +182,27 @@ HALO_INLINE void tile_run(widen_fn *widen, const unsigned column_bytes, const ui
 }
 
 /* The tiles behind the first. */
-static void wide_tile_run(float (*wide)[HALO_CPU_GROUP], const float *const *x, uint32_t first, uint32_t n_cols,
-                          uint32_t n_x, float (*sum)[HALO_CPU_GROUP])
+static void wide_tile_run(const void *wide, const float *const *x, uint32_t first, uint32_t n_cols, uint32_t n_x,
+                          float (*sum)[HALO_CPU_GROUP])
 {
-    tile_run(NULL, 0, NULL, wide, x, first, n_cols, n_x, sum);
+    tile_run((struct tile_source){.widen = widen_f32, .column_bytes = 64}, wide, NULL, x, first, n_cols, n_x, sum);
 }
 
-/* All columns of a group times up to HALO_PASS_ROWS rows. */
+/* All columns of a group times up to HALO_PASS_ROWS rows. F32 weights are as wide as they will be. */
 HALO_INLINE void run_pass(widen_fn *widen, const unsigned column_bytes, const uint8_t *packed, uint32_t all_cols,
                           const float *const *x, uint32_t n_x, float (*sum)[HALO_CPU_GROUP])
 {
     _Alignas(64) float wide[HALO_WIDE_COLS][HALO_CPU_GROUP];
+    const bool keeps = widen != widen_f32;
+    const struct tile_source memory = {widen, column_bytes, .streams = true, .keeps = keeps};
     const uint32_t n_tiles = (n_x + HALO_TILE - 1) / HALO_TILE;
     memset(sum, 0, n_x * sizeof(sum[0]));
     for (uint32_t col = 0; col < all_cols; col += HALO_WIDE_COLS, packed += HALO_WIDE_COLS * column_bytes) {
         uint32_t n_cols = least(all_cols - col, HALO_WIDE_COLS), row = (n_x + n_tiles - 1) / n_tiles;
-        tile_run(widen, column_bytes, packed, wide, x, col, n_cols, row, sum);
+        tile_run(memory, packed, wide, x, col, n_cols, row, sum);
         for (uint32_t t = 1, n; t < n_tiles; t++, row += n) {
             n = n_x / n_tiles + (t < n_x % n_tiles);
-            wide_tile_run(wide, x + row, col, n_cols, n, sum + row);
+            wide_tile_run(keeps ? (const void *)wide : packed, x + row, col, n_cols, n, sum + row);
         }
     }
 }
