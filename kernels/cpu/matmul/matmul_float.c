@@ -51,7 +51,7 @@ HALO_INLINE void chunks_add(widen_fn *widen, const unsigned column_bytes, const 
     const uint8_t *column = packed + (size_t)first * column_bytes;
     const uint8_t *ahead = column + n_chunks * HALO_QK * column_bytes + HALO_PREFETCH_BYTES / 2;
     for (uint32_t k = 0; k < n_cols; k++, column += column_bytes, ahead += n_chunks * column_bytes) {
-        halo_prefetch(ahead, n_chunks * column_bytes, HALO_PREFETCH_SECOND);
+        halo_prefetch(ahead, n_chunks * column_bytes);
         for (unsigned c = 0; c < n_chunks; c++) {
             halo_vfloat w[HALO_HALVES];
             for (unsigned half = 0; half < HALO_HALVES; half++)
@@ -139,7 +139,7 @@ HALO_INLINE void tile_add(const struct tile_source source, const uint8_t *from, 
     for (uint32_t k = 0; k < n_cols; k++, from += source.column_bytes) {
         halo_vfloat w[HALO_HALVES];
         if (source.streams)
-            halo_prefetch(from + HALO_PREFETCH_BYTES, source.column_bytes, HALO_PREFETCH_SECOND);
+            halo_prefetch(from + HALO_PREFETCH_BYTES, source.column_bytes);
         for (unsigned half = 0; half < HALO_HALVES; half++) {
             w[half] = source.widen(from, half);
             if (source.keeps)

@@ -69,7 +69,7 @@ HALO_INLINE void run_one(const struct halo_panel_shape shape, panel_fn *unpack, 
     for (unsigned half = 0; half < HALO_CPU_GROUP / HALO_LANES; half++)
         acc[half] = v_fzero();
     for (uint32_t b = 0; b < n_blocks; b++, block += packed_bytes) {
-        halo_prefetch(block + HALO_PREFETCH_BYTES, packed_bytes, HALO_PREFETCH_SECOND);
+        halo_prefetch(block + HALO_PREFETCH_BYTES, packed_bytes);
         HALO_UNROLL
         for (unsigned slab = 0; slab < shape.n_slabs; slab++, act++) {
             for (unsigned half = 0; half < HALO_CPU_GROUP / HALO_LANES; half++) {
@@ -111,11 +111,7 @@ HALO_INLINE void run_tile(const struct halo_panel_shape shape, panel_fn *unpack,
     for (uint32_t at = 0; at < n_blocks * shape.n_slabs; at++) {
         const uint8_t *from = block + (size_t)(at / shape.n_slabs) * packed_bytes;
         /* A slab's part of a block at a time: a whole block at once would fill the queues. */
-        const uint8_t *ahead = from + at % shape.n_slabs * slab_bytes + HALO_PREFETCH_BYTES;
-        if (n < HALO_DOT_ROWS)
-            halo_prefetch(ahead, slab_bytes, HALO_PREFETCH_SECOND);
-        else
-            halo_prefetch(ahead, slab_bytes, HALO_PREFETCH_FIRST);
+        halo_prefetch(from + at % shape.n_slabs * slab_bytes + HALO_PREFETCH_BYTES, slab_bytes);
         for (unsigned half = 0; half < HALO_CPU_GROUP / HALO_LANES; half++) {
             struct panel_terms terms;
             terms_load(shape, unpack, from, at % shape.n_slabs, half, &terms);

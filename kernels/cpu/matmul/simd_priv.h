@@ -43,20 +43,13 @@
 
 #define HALO_PREFETCH_BYTES 8192 /* ahead of the columns at work */
 
-/* Asks for n_bytes of weights that are wanted soon. Where the products wait for the memory, the second cache is asked,
- * whose queue is longer: a prefetch into the first cache is thought to keep one of the core's few fill buffers from the
- * loads until the memory has answered. Where the products take longer than the memory, the first cache saves them the
- * way to the second. Figures of both: docs/negative-results.md. */
-enum halo_prefetch { HALO_PREFETCH_FIRST, HALO_PREFETCH_SECOND };
-
-HALO_INLINE void halo_prefetch(const uint8_t *from, unsigned n_bytes, const enum halo_prefetch cache)
+/* Asks the second cache for n_bytes of weights that are wanted soon. Its queue is longer: a prefetch into the first
+ * cache is thought to keep one of the core's few fill buffers from the loads until the memory has answered
+ * (docs/negative-results.md). */
+HALO_INLINE void halo_prefetch(const uint8_t *from, unsigned n_bytes)
 {
-    for (unsigned line = 0; line < n_bytes; line += 64) {
-        if (cache == HALO_PREFETCH_FIRST)
-            _mm_prefetch((const char *)from + line, _MM_HINT_T0);
-        else
-            _mm_prefetch((const char *)from + line, _MM_HINT_T1);
-    }
+    for (unsigned line = 0; line < n_bytes; line += 64)
+        _mm_prefetch((const char *)from + line, _MM_HINT_T1);
 }
 
 HALO_INLINE int32_t halo_load_i32(const void *p)
