@@ -231,7 +231,8 @@ static void put_string(struct halo_json *w, const char *text, size_t len)
         at += (size_t)(n > 0 ? n : -n);
         run = at;
     }
-    put(w, text + run, len - run);
+    if (run < len) /* of an empty text there may be no address */
+        put(w, text + run, len - run);
     put_byte(w, '"');
 }
 
