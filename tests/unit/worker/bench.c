@@ -81,8 +81,8 @@ static int call(struct halo_remote_port *port, enum halo_remote_op op, const voi
     return b->status.error;
 }
 
-static uint64_t open_session(struct bench *b, const struct halo_session_limits *limits, struct halo_blob_store *blobs,
-                             uint64_t features)
+uint64_t bench_open_with_blobs(struct bench *b, const struct halo_session_limits *limits, struct halo_blob_store *blobs,
+                               uint64_t features)
 {
     static const struct halo_session_limits standard = HALO_SESSION_LIMITS_DEFAULT;
     struct halo_remote_init_reply a;
@@ -101,12 +101,7 @@ static uint64_t open_session(struct bench *b, const struct halo_session_limits *
 
 void bench_open(struct bench *b, const struct halo_session_limits *limits)
 {
-    (void)open_session(b, limits, NULL, 0);
-}
-
-uint64_t bench_open_with_blobs(struct bench *b, struct halo_blob_store *blobs, uint64_t features)
-{
-    return open_session(b, NULL, blobs, features);
+    (void)bench_open_with_blobs(b, limits, NULL, 0);
 }
 
 void bench_close(struct bench *b)

@@ -28,7 +28,8 @@ struct bench {
 /* Opens a session and sends INIT. */
 void bench_open(struct bench *b, const struct halo_session_limits *limits);
 /* The same with a store, the features that the client asks for, and those that it gets. */
-uint64_t bench_open_with_blobs(struct bench *b, struct halo_blob_store *blobs, uint64_t features);
+uint64_t bench_open_with_blobs(struct bench *b, const struct halo_session_limits *limits, struct halo_blob_store *blobs,
+                               uint64_t features);
 void bench_close(struct bench *b);
 
 /* Sends a request and does not wait; its id. */

@@ -35,7 +35,7 @@ static void open_session(struct session *s, const char *key)
     struct halo_remote_malloc_reply a;
     assert_int_equal(halo_blob_folder_make(dir, key, path, sizeof(path), NULL), 0);
     assert_int_equal(halo_blob_store_open(&s->store, path, 1u << 20, NULL), 0);
-    assert_int_equal(bench_open_with_blobs(&s->b, &s->store, HALO_REMOTE_FEATURE_BLOBS | 1u << 9),
+    assert_int_equal(bench_open_with_blobs(&s->b, NULL, &s->store, HALO_REMOTE_FEATURE_BLOBS | 1u << 9),
                      HALO_REMOTE_FEATURE_BLOBS);
     assert_int_equal(halo_remote_malloc(&s->b.port, &(struct halo_remote_malloc){.size = N}, &a), 0);
     s->at = a.address;
@@ -236,7 +236,7 @@ static void without_a_store_there_is_no_such_copy(void **state)
     const struct halo_remote_memcpy_from_blob down = {.to = 4096, .size = N};
     const struct halo_remote_memcpy_to_blob up = {.to = 4096, .data = {bytes, N}};
     (void)state;
-    assert_int_equal(bench_open_with_blobs(&b, NULL, HALO_REMOTE_FEATURE_BLOBS), 0);
+    assert_int_equal(bench_open_with_blobs(&b, NULL, NULL, HALO_REMOTE_FEATURE_BLOBS), 0);
     assert_int_equal(halo_remote_memcpy_from_blob(&b.port, &down, NULL), 801);
     assert_int_equal(halo_remote_memcpy_to_blob(&b.port, &up, NULL), 801);
     bench_close(&b);

@@ -8,6 +8,7 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -16,9 +17,11 @@
 #include <cmocka.h>
 
 #include <hip_remote/table.h>
+#include <hip_tls/tls.h>
 
 #include "bench.h"
 #include "fill.h"
+#include "store_priv.h"
 #include "vector_host.h"
 
 #define LIVES 40
@@ -32,6 +35,10 @@ struct life {
     uint64_t live[LIVE_MAX]; /* addresses that were allocated, some of them freed since */
     uint32_t n_live;
     uint64_t n_ok, n_refused, n_launched;
+    struct halo_blob_store store;
+    uint8_t kept[HALO_BLOB_HASH_BYTES]; /* of the last upload */
+    uint32_t n_kept;                    /* its bytes; 0: there was none */
+    uint64_t n_found;
     void *object; /* with the kernel "nap" */
     size_t object_bytes;
 };
@@ -77,6 +84,24 @@ static void bring_near_kernels(struct life *l, const struct halo_remote_op_info 
     }
 }
 
+/* The right hash of an upload, and bytes that are kept. */
+static void bring_near_blobs(struct life *l, const struct halo_remote_op_info *op, union halo_remote_request *q)
+{
+    struct halo_remote_memcpy_to_blob *up = &q->memcpy_to_blob;
+    struct halo_remote_memcpy_from_blob *from = &q->memcpy_from_blob;
+    bool wrong = fill_next(&l->c) % 4 == 0;
+    if (op->number == HIP_OP_MEMCPY_TO_BLOB && !wrong) {
+        assert_true(halo_remote_tls.sha256(up->data.at, up->data.n, up->sha256));
+        memcpy(l->kept, up->sha256, sizeof(l->kept));
+        l->n_kept = up->data.n;
+        up->stream = 0;
+    } else if (op->number == HIP_OP_MEMCPY_FROM_BLOB && !wrong && l->n_kept > 0) {
+        memcpy(from->sha256, l->kept, sizeof(l->kept));
+        from->size = l->n_kept;
+        from->stream = 0;
+    }
+}
+
 /* Brings the fields near what the session has. The request stays valid on the wire. */
 static void bring_near(struct life *l, const struct halo_remote_op_info *op, union halo_remote_request *q)
 {
@@ -118,6 +143,7 @@ static void request(struct life *l)
     fill_request(op, &l->c, false, &q);
     bring_near(l, op, &q);
     bring_near_kernels(l, op, &q);
+    bring_near_blobs(l, op, &q);
     l->b.no_reply = fill_next(&l->c) & 1;
     bool to_host = (op->number == HIP_OP_MEMCPY_ASYNC && q.memcpy_async.kind == 2) ||
                    (op->number == HIP_OP_MEMCPY_2D_ASYNC && q.memcpy_2d_async.kind == 2);
@@ -127,15 +153,17 @@ static void request(struct life *l)
     l->n_ok += error == 0;
     l->n_launched += error == 0 && op->number == HIP_OP_LAUNCH_KERNEL && !l->b.no_reply;
     l->n_refused += error != 0;
+    l->n_found += error == 0 && op->number == HIP_OP_MEMCPY_FROM_BLOB && a.memcpy_from_blob.was_kept;
     if (op->number == HIP_OP_MALLOC && error == 0)
         l->live[l->n_live < LIVE_MAX ? l->n_live++ : fill_next(&l->c) % LIVE_MAX] = a.malloc.address;
 }
 
-static _Noreturn void live(uint64_t seed, const struct halo_session_limits *limits, uint64_t *counts)
+static _Noreturn void live(uint64_t seed, const struct halo_session_limits *limits, const char *blobs, uint64_t *counts)
 {
     struct life l = {.c.state = seed};
     l.object = bench_read_object(&l.object_bytes);
-    bench_open(&l.b, limits);
+    assert_int_equal(halo_blob_store_open(&l.store, blobs, 100000, NULL), 0);
+    (void)bench_open_with_blobs(&l.b, limits, seed % 4 ? &l.store : NULL, HALO_REMOTE_FEATURE_BLOBS);
     for (int i = 0; i < REQUESTS; i++)
         request(&l);
     bench_close(&l.b);
@@ -143,6 +171,7 @@ static _Noreturn void live(uint64_t seed, const struct halo_session_limits *limi
     counts[0] += l.n_ok;
     counts[1] += l.n_refused;
     counts[2] += l.n_launched;
+    counts[3] += l.n_found;
     _exit(0);
 }
 
@@ -150,8 +179,9 @@ static void random_requests_do_no_harm(void **state)
 {
     struct halo_session_limits limits = HALO_SESSION_LIMITS_DEFAULT;
     uint64_t *counts = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    char blobs[] = "/tmp/hip-worker-blobs-XXXXXX", command[64];
     (void)state;
-    assert_true(counts != MAP_FAILED);
+    assert_true(counts != MAP_FAILED && mkdtemp(blobs));
     limits.staging_bytes = HALO_REMOTE_DATA_MAX;
     limits.memory_bytes = 200000;
     limits.n_waits = 8;
@@ -162,14 +192,16 @@ static void random_requests_do_no_harm(void **state)
         pid_t pid = fork();
         assert_true(pid >= 0);
         if (pid == 0)
-            live(seed, &limits, counts);
+            live(seed, &limits, blobs, counts);
         assert_int_equal(waitpid(pid, &status, 0), pid);
         if (!WIFEXITED(status) || WEXITSTATUS(status) != 0)
             fail_msg("seed %u ended with status %x", (unsigned)seed, (unsigned)status);
     }
-    print_message("%u requests succeeded, %u were refused; %u launches\n", (unsigned)counts[0], (unsigned)counts[1],
-                  (unsigned)counts[2]);
-    assert_true(counts[0] > LIVES * 40 && counts[1] > LIVES * 40 && counts[2] > LIVES);
+    print_message("%u requests succeeded, %u were refused; %u launches, %u copies by hash\n", (unsigned)counts[0],
+                  (unsigned)counts[1], (unsigned)counts[2], (unsigned)counts[3]);
+    assert_true(counts[0] > LIVES * 40 && counts[1] > LIVES * 40 && counts[2] > LIVES && counts[3] > 0);
+    snprintf(command, sizeof(command), "rm -rf %s", blobs);
+    assert_int_equal(system(command), 0);
     munmap(counts, 4096);
 }
 
