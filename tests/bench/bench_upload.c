@@ -156,6 +156,11 @@ int main(int argc, char **argv)
         fprintf(stderr, "bench_upload: %s lacks functions\n", argv[1]);
         return 1;
     }
-    (void)init(0);
+    int (*set_device)(int);
+    *(void **)&set_device = dlsym(library, "hipSetDevice");
+    if (init(0) || !set_device || set_device(0)) {
+        fprintf(stderr, "bench_upload: %s has no device\n", argv[1]);
+        return 1;
+    }
     return bench_hip(&hip, n_bytes, argc > 3);
 }
