@@ -48,16 +48,18 @@ struct pieces {
     int error;
 };
 
+/* The error comes with the next call that may report it. */
+void halo_copy_take_unawaited(void *ud, uint64_t tag, const union halo_remote_reply *reply)
+{
+    if (reply->status.error && !halo_client.link.deferred_error) {
+        halo_client.link.deferred_error = reply->status.error;
+        halo_client.link.deferred_op = HIP_OP_MEMCPY_ASYNC;
+    }
+}
+
 static void take_piece(void *ud, uint64_t tag, const union halo_remote_reply *reply)
 {
     struct pieces *pieces = ud;
-    if (!pieces) { /* nobody waits: the error comes with the next call that may report it */
-        if (reply->status.error && !halo_client.link.deferred_error) {
-            halo_client.link.deferred_error = reply->status.error;
-            halo_client.link.deferred_op = HIP_OP_MEMCPY_ASYNC;
-        }
-        return;
-    }
     pieces->n_left--;
     if (!pieces->error)
         pieces->error = reply->status.error;
@@ -71,8 +73,12 @@ int halo_copy_to_host(uint8_t *to, uint64_t from, size_t n, uint64_t stream, boo
         step = n - done < HALO_REMOTE_DATA_MAX ? n - done : HALO_REMOTE_DATA_MAX;
         const struct halo_remote_memcpy_async q = {
             .from = from + done, .size = step, .kind = HIP_COPY_TO_HOST, .stream = stream};
-        const struct halo_link_answer answer = {
-            .take = take_piece, .ud = waits ? &pieces : NULL, .to = to + done, .n = (uint32_t)step};
+        struct halo_link_answer answer = {
+            .take = halo_copy_take_unawaited, .tag = stream, .to = to + done, .n = (uint32_t)step};
+        if (waits) {
+            answer.take = take_piece;
+            answer.ud = &pieces;
+        }
         r = halo_link_ask(&halo_client.link, HIP_OP_MEMCPY_ASYNC, &q, (uint8_t)halo_client_thread_device, answer);
         pieces.n_left += !r;
     }

@@ -1,11 +1,14 @@
 /* call_event.c: events.
  *
  * A program asks again and again whether an event is reached. The first question goes to the worker, which answers when
- * it is; the others are answered here: one message for each record that is asked about.
+ * it is; the others are answered here: one message for each record that is asked about. A record right behind a copy to
+ * the host needs none: it is reached when the copy is answered.
  */
 #include "client_priv.h"
+#include "copy_priv.h"
 
 #define EVENT_FLAGS 0xe0000003u /* all but those for other processes */
+#define EVENT_NO_TIMING 2u
 
 static struct halo_remote_slot *event_of(const void *event)
 {
@@ -24,6 +27,7 @@ static int create(void **ret, unsigned int flags)
     struct halo_remote_event_create_reply a;
     int r = halo_remote_event_create(&halo_client.port, &(struct halo_remote_event_create){bits, flags}, &a);
     int error = halo_client_status(r, &a.status);
+    slot->u.event.has_no_time = flags & EVENT_NO_TIMING;
     if (error)
         halo_remote_handles_drop(events, slot);
     else
@@ -60,6 +64,37 @@ int hipEventDestroy(void *event)
     return halo_client_leave(error);
 }
 
+/* `tag`: the handle's index and the record that the question was about. The event may be gone. */
+static void mark_reached(struct halo_remote_slot *slot, uint64_t tag, int error)
+{
+    uint32_t generation = (uint32_t)(tag >> 32), record = (uint32_t)tag;
+    if (!slot->is_live || slot->generation != generation || slot->u.event.recorded != record)
+        return;
+    slot->u.event.reached = record;
+    slot->u.event.error = error;
+}
+
+static uint64_t tag_of(const struct halo_remote_slot *slot)
+{
+    return (uint64_t)slot->generation << 32 | slot->u.event.recorded;
+}
+
+/* An error of the copy is told by the call that finds the event reached. */
+static void take_copied(void *ud, uint64_t tag, const union halo_remote_reply *reply)
+{
+    halo_copy_take_unawaited(NULL, 0, reply);
+    mark_reached(ud, tag, 0);
+}
+
+/* The answer to a copy on this stream, the request sent last, becomes that of the event recorded next. Not for an event
+ * whose time may be asked: the worker knows it only a moment later. NULL: there is none. */
+static struct halo_link_pending *copy_before(const struct halo_remote_slot *slot, uint64_t stream)
+{
+    struct halo_link_pending *last = halo_client.link.last;
+    bool is_copy = last && last->answer.take == halo_copy_take_unawaited && last->answer.tag == stream;
+    return is_copy && slot->u.event.has_no_time ? last : NULL;
+}
+
 int hipEventRecord(void *event, void *stream)
 {
     uint64_t bits;
@@ -68,10 +103,18 @@ int hipEventRecord(void *event, void *stream)
     slot = error ? NULL : event_of(event);
     if (!error && (!slot || !halo_client_stream(stream, &bits, &of_stream)))
         error = HIP_INVALID_HANDLE;
+    struct halo_link_pending *copy = error ? NULL : copy_before(slot, bits);
+    uint32_t copy_id = copy ? copy->id : 0;
     if (!error) {
         error =
             halo_client_send(HIP_OP_EVENT_RECORD, &(struct halo_remote_event_record){halo_client_bits(event), bits});
         slot->u.event.recorded++;
+    }
+    if (copy && !error && copy->id == copy_id) { /* else its answer has come meanwhile */
+        copy->answer.take = take_copied;
+        copy->answer.ud = slot;
+        copy->answer.tag = tag_of(slot);
+        slot->u.event.asked = slot->u.event.recorded;
     }
     return halo_client_leave(error);
 }
@@ -84,15 +127,9 @@ int hipEventRecordWithFlags(void *event, void *stream, unsigned int flags)
 
 /* ---- reached? ---- */
 
-/* `tag`: the handle's index and the record that the question was about. The event may be gone. */
 static void take_reached(void *ud, uint64_t tag, const union halo_remote_reply *reply)
 {
-    struct halo_remote_slot *slot = ud;
-    uint32_t generation = (uint32_t)(tag >> 32), record = (uint32_t)tag;
-    if (!slot->is_live || slot->generation != generation || slot->u.event.recorded != record)
-        return;
-    slot->u.event.reached = record;
-    slot->u.event.error = reply->status.error;
+    mark_reached(ud, tag, reply->status.error);
 }
 
 /* Asks the worker, unless it was asked about this record. */
@@ -101,8 +138,7 @@ static int ask(struct halo_remote_slot *slot, uint64_t bits)
     uint32_t record = slot->u.event.recorded;
     if (slot->u.event.asked == record)
         return 0;
-    const struct halo_link_answer answer = {
-        .take = take_reached, .ud = slot, .tag = (uint64_t)slot->generation << 32 | record};
+    const struct halo_link_answer answer = {.take = take_reached, .ud = slot, .tag = tag_of(slot)};
     int r = halo_link_ask(&halo_client.link, HIP_OP_EVENT_SYNCHRONIZE, &(struct halo_remote_event_synchronize){bits},
                           (uint8_t)halo_client_thread_device, answer);
     if (!r)

@@ -6,6 +6,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include <hip_remote/message.h>
+
 /* `waits`: until the bytes are there; a copy to memory that HIP did not allocate is always waited for. */
 int halo_copy(void *to, const void *from, size_t n, int kind, void *stream, bool waits);
 /* The kind that HIP_COPY_DEFAULT stands for with these addresses; others stay as they are. */
@@ -16,5 +18,8 @@ bool halo_copy_is_device(const void *at, size_t n);
 /* The two halves with a place on the device that is known to be one, on a stream that is. */
 int halo_copy_to_device(uint64_t to, const uint8_t *from, size_t n, uint64_t stream);
 int halo_copy_to_host(uint8_t *to, uint64_t from, size_t n, uint64_t stream, bool waits);
+
+/* Takes the answer of a copy to the host that nobody waits for; its tag is the stream. */
+void halo_copy_take_unawaited(void *ud, uint64_t tag, const union halo_remote_reply *reply);
 
 #endif

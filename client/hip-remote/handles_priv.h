@@ -25,6 +25,7 @@ struct halo_remote_slot {
             int priority, device;
         } stream;
         struct {
+            bool has_no_time;                  /* hipEventDisableTiming */
             uint32_t recorded, asked, reached; /* numbers of its records */
             int error;                         /* of the last one that was reached */
         } event;

@@ -90,6 +90,7 @@ static int take_answer(struct halo_link *link, const struct halo_remote_header *
     if (reply.status.error == 0 && data.n > 0)
         memcpy(answer.to, data.at, data.n);
     pending->id = 0;
+    link->last = pending == link->last ? NULL : link->last;
     link->n_pending--;
     link->n_filling -= answer.n > 0;
     link->free_slots[HALO_LINK_PENDING_MAX - 1 - link->n_pending] = (uint16_t)slot;
@@ -196,6 +197,7 @@ int halo_link_send(struct halo_link *link, enum halo_remote_op op, const void *r
         .op = (uint16_t)op, .id = next_id(link, SLOT_NONE), .flags = HALO_REMOTE_FLAG_NO_REPLY, .device = device};
     int r = put(link, &h, request, data);
     link->n_sent++;
+    link->last = NULL;
     if (!r && link->n_out > 0 && (link->n_out >= GATHER_BYTES || halo_clock_us() - link->sent_us > GATHER_US))
         r = flush(link);
     return r;
@@ -221,6 +223,7 @@ int halo_link_ask_data(struct halo_link *link, enum halo_remote_op op, const voi
     link->n_filling += answer.n > 0;
     link->n_slots = slot < link->n_slots ? link->n_slots : slot + 1;
     link->n_asked++;
+    link->last = &link->pending[slot];
     return 0;
 }
 

@@ -51,8 +51,9 @@ struct halo_link {
     uint32_t serial;
     int deferred_error; /* HIP's: the first of requests without an answer that was not taken yet; 0: none */
     uint16_t deferred_op;
-    uint32_t n_pending, n_filling; /* n_filling: those whose answer carries data */
-    uint32_t n_slots;              /* slots from here on were never used */
+    uint32_t n_pending, n_filling;  /* n_filling: those whose answer carries data */
+    uint32_t n_slots;               /* slots from here on were never used */
+    struct halo_link_pending *last; /* of the request sent last, if its answer is owed */
     uint16_t free_slots[HALO_LINK_PENDING_MAX];
     struct halo_link_pending pending[HALO_LINK_PENDING_MAX];
     struct halo_remote_reader reader;
