@@ -3,7 +3,8 @@
  *
  *   bench_fair ENGINE MODEL.gguf [PROMPT_TOKENS 4096] [CLIENTS 8] [THREADS 2] [LIMIT_S 60]
  *
- * The prompt is cancelled after LIMIT_S; its rate is then that of what was done. Never a pass or fail.
+ * $DEVICE names the device (default cpu), $HALO_HIP_LIB the runtime of the HIP device. The prompt is cancelled after
+ * LIMIT_S; its rate is then that of what was done. Never a pass or fail.
  */
 #include <errno.h>
 #include <poll.h>
@@ -103,6 +104,7 @@ static bool pump(struct gaps *gaps, const char *until)
 
 static void start_engine(const char *engine, const char *threads)
 {
+    const char *device = getenv("DEVICE") ? getenv("DEVICE") : "cpu", *library = getenv("HALO_HIP_LIB");
     int in[2], out[2];
     if (pipe(in) < 0 || pipe(out) < 0)
         fail("no pipes");
@@ -114,7 +116,8 @@ static void start_engine(const char *engine, const char *threads)
         dup2(out[1], STDOUT_FILENO);
         close(in[1]);
         close(out[0]);
-        execl(engine, engine, "--stdio", "--device", "cpu", "--threads", threads, "--log-level", "error", (char *)NULL);
+        execl(engine, engine, "--stdio", "--device", device, "--threads", threads, "--log-level", "error",
+              "--no-sandbox", library ? "--hip-lib" : NULL, library, (char *)NULL);
         _exit(127);
     }
     close(in[0]);
