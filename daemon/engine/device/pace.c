@@ -9,12 +9,14 @@
 #include <assert.h>
 #include <errno.h>
 #include <stdlib.h>
+#include <string.h>
 
 #define FIRST_BESIDE 8   /* rows: when nothing was measured */
 #define LEAST_ALONE 64   /* every step reads all weights once: a smaller piece wastes bandwidth */
 #define TRUSTED_ROWS 8   /* a step of fewer says little about the time of a row */
 #define AGAIN_AFTER 4    /* mixed steps until a slow decode step is looked at again */
 #define TILE 16          /* rows that kernels like to have together */
+#define APART 1.5        /* shares that pieces add however few they are: not every step has some */
 #define IDLE_NS 20000000 /* between two chunks: they do not follow each other */
 
 int halo_pace_init(struct halo_pace *pace, uint32_t max_decodes)
@@ -73,6 +75,17 @@ static uint32_t rows_alone(const struct halo_pace *pace, const struct halo_pace_
     return rows < load->n_left ? rows : load->n_left;
 }
 
+/* As many rows as add as much again as any number does, to what the batch has room for. */
+static uint32_t rows_apart(const struct halo_pace *pace, const struct halo_pace_load *load)
+{
+    return pace->owed_ns > 0 ? 0 : rows_in(pace->line.fixed_ns, pace->line.row_ns, load->n_left, load->n_left);
+}
+
+static bool is_apart(const struct halo_pace *pace, uint32_t n_decodes, double share_ns)
+{
+    return pace->line.n_decodes == n_decodes && pace->line.fixed_ns > APART * share_ns;
+}
+
 uint32_t halo_pace_rows(const struct halo_pace *pace, const struct halo_pace_load *load)
 {
     assert(load->n_prompts_of > 0);
@@ -87,7 +100,11 @@ uint32_t halo_pace_rows(const struct halo_pace *pace, const struct halo_pace_loa
             row_ns = pace->added_row_ns;
     }
     double ns = HALO_PACE_PIECES * wait_ns / load->n_prompts_of;
-    return rows_in(ns > HALO_PACE_LEAST_NS ? ns : HALO_PACE_LEAST_NS, row_ns, FIRST_BESIDE, load->n_left);
+    if (ns < HALO_PACE_LEAST_NS)
+        ns = HALO_PACE_LEAST_NS;
+    if (load->n_decodes > 0 && is_apart(pace, load->n_decodes, ns))
+        return rows_apart(pace, load);
+    return rows_in(ns, row_ns, FIRST_BESIDE, load->n_left);
 }
 
 static void follow(double *value, double seen, double weight)
@@ -104,6 +121,33 @@ static void follow_steadily(double *value, double seen, double at_first)
     *value += 0.25 * ((seen > most ? most : seen < least ? least : seen) - *value);
 }
 
+/* Rows of one number say nothing about the line: it stays as it was. */
+static void note_line(struct halo_pace *pace, uint32_t n_decodes, double n_rows, double added_ns)
+{
+    double known_ns = pace->line.fixed_ns + n_rows * pace->line.row_ns;
+    if (pace->line.n_decodes != n_decodes) {
+        memset(&pace->line, 0, sizeof(pace->line));
+        pace->line.n_decodes = n_decodes;
+        known_ns = 0;
+    }
+    if (added_ns < 0)
+        added_ns = 0;
+    else if (known_ns > 0 && added_ns > 2 * known_ns) /* a hiccup, or more from now on: by steps */
+        added_ns = 2 * known_ns;
+    pace->line.weight = 0.9 * pace->line.weight + 1;
+    pace->line.rows = 0.9 * pace->line.rows + n_rows;
+    pace->line.ns = 0.9 * pace->line.ns + added_ns;
+    pace->line.rows_rows = 0.9 * pace->line.rows_rows + n_rows * n_rows;
+    pace->line.rows_ns = 0.9 * pace->line.rows_ns + n_rows * added_ns;
+    double rows = pace->line.rows / pace->line.weight, ns = pace->line.ns / pace->line.weight;
+    double spread = pace->line.rows_rows / pace->line.weight - rows * rows;
+    if (spread < rows * rows / 16)
+        return;
+    double row_ns = (pace->line.rows_ns / pace->line.weight - rows * ns) / spread;
+    pace->line.row_ns = row_ns < 0 ? 0 : row_ns > ns / rows ? ns / rows : row_ns;
+    pace->line.fixed_ns = ns - pace->line.row_ns * rows;
+}
+
 void halo_pace_note(struct halo_pace *pace, uint32_t n_decodes, uint32_t n_prompt_rows, uint64_t elapsed_ns)
 {
     double ns = elapsed_ns > 0 ? (double)elapsed_ns : 1;
@@ -115,6 +159,7 @@ void halo_pace_note(struct halo_pace *pace, uint32_t n_decodes, uint32_t n_promp
         bool faster = ns<*known, slower = *known> 0 && ns > 1.5 * *known;
         follow(known, slower && ns > 2 * *known ? 2 * *known : ns, faster ? 0.5 : 0.125);
         pace->n_mixed = slower ? HALO_PACE_MIXED - AGAIN_AFTER : 0; /* a hiccup, or the machine has less time now */
+        pace->owed_ns -= HALO_PACE_PIECES * *known;
         return;
     }
     if (n_prompt_rows >= TRUSTED_ROWS && (n_decodes == 0 || pace->row_ns <= 0))
@@ -123,6 +168,8 @@ void halo_pace_note(struct halo_pace *pace, uint32_t n_decodes, uint32_t n_promp
         return;
     double added_ns = ns - halo_pace_decode_ns(pace, n_decodes);
     follow_steadily(&pace->added_row_ns, added_ns / n_prompt_rows, ns / (n_prompt_rows + n_decodes));
+    note_line(pace, n_decodes, n_prompt_rows, added_ns);
+    pace->owed_ns = pace->line.fixed_ns + n_prompt_rows * pace->line.row_ns;
     pace->n_mixed++;
 }
 

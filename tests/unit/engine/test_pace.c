@@ -97,6 +97,42 @@ static void the_share_holds_at_any_depth(void **state)
     halo_pace_finish(&pace);
 }
 
+/* A device that takes 4 ms for a row of a prompt beside replies and hardly more for a hundred: pieces are long and far
+ * between, and replies are half as fast, not a quarter. When fewer replies cost nothing extra, every step has a piece.
+ */
+static void pieces_that_cost_much_however_few_are_far_between(void **state)
+{
+    const struct machine m = {0.5 * MS, 0.1 * MS, 0.05 * MS};
+    const double fixed_ns = 4 * MS;
+    struct halo_pace pace;
+    double ns = 0, decode_ns = 0;
+    uint64_t n_rows_in_all = 0;
+    assert_int_equal(halo_pace_init(&pace, 48), 0);
+    for (int i = 0; i < 600; i++) {
+        struct halo_pace_load load = load_of(8);
+        uint32_t n_rows = halo_pace_rows(&pace, &load);
+        uint64_t step_ns = step_of(&m, 8, n_rows) + (n_rows > 0 ? (uint64_t)fixed_ns : 0);
+        halo_pace_note(&pace, 8, n_rows, step_ns);
+        if (i < 100)
+            continue;
+        assert_true(step_ns <= 10 * step_of(&m, 8, 0));
+        ns += (double)step_ns;
+        decode_ns += (double)step_of(&m, 8, 0);
+        n_rows_in_all += n_rows;
+    }
+    assert_true(ns <= 2.2 * decode_ns);
+    assert_true((double)n_rows_in_all * m.row_ns >= 0.2 * ns);
+    uint32_t n_pure = 0;
+    for (int i = 0; i < 99; i++) {
+        struct halo_pace_load load = load_of(4);
+        uint32_t n_rows = halo_pace_rows(&pace, &load);
+        halo_pace_note(&pace, 4, n_rows, step_of(&m, 4, n_rows));
+        n_pure += n_rows == 0;
+    }
+    assert_true(n_pure <= 4);
+    halo_pace_finish(&pace);
+}
+
 static void a_number_of_replies_is_measured_before_it_is_judged(void **state)
 {
     struct halo_pace pace;
@@ -220,6 +256,7 @@ int main(void)
         cmocka_unit_test(a_step_is_never_longer_than_its_share),
         cmocka_unit_test(a_slower_machine_is_noticed),
         cmocka_unit_test(the_share_holds_at_any_depth),
+        cmocka_unit_test(pieces_that_cost_much_however_few_are_far_between),
         cmocka_unit_test(a_number_of_replies_is_measured_before_it_is_judged),
         cmocka_unit_test(one_slow_step_does_not_open_the_gate),
         cmocka_unit_test(alone_a_piece_is_as_long_as_one_may_wait),

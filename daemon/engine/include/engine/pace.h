@@ -3,9 +3,11 @@
  * Measured, not assumed: how long a step takes that only decodes, for each number of replies, and what a row of a
  * prompt adds to it. A step that also has pieces of prompts takes at most HALO_PACE_PIECES times longer on their
  * account. The reference is renewed: after HALO_PACE_MIXED mixed steps in a row, and for a number of replies not seen
- * before, one step goes without pieces. Where nobody decodes a piece is as long as a newcomer or a cancel may have to
- * wait: any number of rows where the numbers do not depend on the cut, else all that the batch holds, or half of them,
- * a quarter and so on.
+ * before, one step goes without pieces. Where pieces cost much more than their share however few their rows are (a
+ * device may have other kernels for more rows than replies have), not every step has some: one with as many rows as
+ * cost that much again is followed by steps that only decode, until both have had the same time. Where nobody decodes
+ * a piece is as long as a newcomer or a cancel may have to wait: any number of rows where the numbers do not depend on
+ * the cut, else all that the batch holds, or half of them, a quarter and so on.
  *
  * Threads: the device thread. Memory: at init.
  */
@@ -29,6 +31,14 @@ struct halo_pace {
     double row_ns;       /* smoothed time of one prompt row where nobody decodes, its share of the step; 0: unknown */
     double added_row_ns; /* smoothed time that one prompt row adds to a step of decodes; 0: unknown */
     uint32_t n_mixed;    /* mixed steps since the last one that only decoded */
+    /* Of mixed steps with `n_decodes` replies: sums of rows and of what they added, each step with 0.9 of the weight of
+     * the next, and the line through them. */
+    struct {
+        uint32_t n_decodes;
+        double weight, rows, ns, rows_rows, rows_ns;
+        double fixed_ns, row_ns; /* what pieces add however few, and each row of them; 0: unknown */
+    } line;
+    double owed_ns;      /* time of decode steps until the next pieces */
     double chunk_row_ns; /* smoothed time of one row of a chunk of HALO_PACE_CHUNK rows or more; 0: unknown */
     /* Chunks that the device was given and that may not have ended. */
     struct {
