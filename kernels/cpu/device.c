@@ -106,7 +106,7 @@ static void cpu_describe(const struct halo_device *device, struct halo_device_in
     brand(processor);
     *ret = (struct halo_device_info){
         .name = "cpu",
-        .features = HALO_DEVICE_BATCH_INVARIANT | HALO_DEVICE_HOST_MEMORY | HALO_DEVICE_LAYERS,
+        .features = HALO_DEVICE_BATCH_INVARIANT | HALO_DEVICE_HOST_MEMORY | HALO_DEVICE_LAYERS | HALO_DEVICE_STAGES,
         .n_threads = device->n_threads,
         .miss_traffic = 3, /* halo_cpu_experts_take repacks */
     };

@@ -261,6 +261,10 @@ void halo_cpu_op_attend_blocks(struct halo_device_model *model, const struct hal
 void halo_cpu_op_logits(struct halo_device_model *model, const struct halo_op *op);
 /* Fills the tables of cosines and sines for the rows of the batch. */
 void halo_cpu_rope_tables(struct halo_device_model *model);
+
+/* hop.c: the run under way: brings what a stage takes to its values, and their rows back; fills batch->digests. */
+void halo_cpu_hop_take(struct halo_device_model *model);
+void halo_cpu_hop_leave(struct halo_device_model *model);
 /* The cosines of a rotation at a position, then its sines: n_rot in all. */
 void halo_cpu_rope_table(const struct halo_rope *rope, uint32_t pos, float *ret);
 /* Rotates the first n_rot elements of each head by such a table. */

@@ -6,6 +6,8 @@
 #ifndef HALO_HIP_COMPILE_PRIV_H
 #define HALO_HIP_COMPILE_PRIV_H
 
+#include <common/op_parts.h>
+
 #include "device_priv.h"
 #include "program_priv.h"
 
@@ -174,13 +176,7 @@ bool halo_hip_uses_strips(const struct halo_hip_compiler *c, uint32_t type, uint
 struct halo_hip_amount halo_hip_persistent_grid(const struct halo_hip_compiler *c, uint32_t op, uint32_t type,
                                                 uint32_t n_cols, struct halo_hip_amount n_blocks);
 
-/* fuse.c: the values that an op writes, HALO_NONE behind them. */
-struct halo_hip_outputs {
-    uint16_t value[HALO_MATMUL_MAX];
-};
-struct halo_hip_outputs halo_hip_outputs_of(const struct halo_op *op);
-
-/* Ops between the product of q, k and v and attention that one launch does, attention included where every row
+/* fuse.c. Ops between the product of q, k and v and attention that one launch does, attention included where every row
  * is of a sequence of its own. */
 struct halo_hip_heads {
     const struct halo_op_qk_norm *norm; /* or NULL */
@@ -218,11 +214,8 @@ struct halo_hip_sum_norm {
 };
 bool halo_hip_fuse_router(const struct halo_hip_compiler *c, uint32_t index, struct halo_hip_router *ret);
 bool halo_hip_fuse_sum_norm(const struct halo_hip_compiler *c, uint32_t index, struct halo_hip_sum_norm *ret);
-/* Whether no op from `index` on reads the value before one writes it again. */
+/* Whether no op from `index` on reads the value before one writes it again, and no stage behind this one does. */
 bool halo_hip_is_dead(const struct halo_plan *plan, uint32_t index, uint16_t value);
-/* Whether the op reads the value; whether it writes it. */
-bool halo_hip_reads(const struct halo_op *op, uint16_t value);
-bool halo_hip_writes(const struct halo_op *op, uint16_t value);
 /* fuse_rows.c, of many rows: when products by matrix tiles read the rows of `out` behind c->op, before others bring
  * theirs to f16: their length (and how many to a row of the batch), else 0. ret_alone: nothing else reads them. */
 uint32_t halo_hip_fuse_half(const struct halo_hip_compiler *c, uint16_t out, uint32_t *ret_per_row, bool *ret_alone);

@@ -29,125 +29,18 @@ static bool find_heads(const struct halo_plan *plan, uint32_t index, struct halo
            kv->head_dim_v == ret->rope->head_dim && kv->head_dim_k <= HALO_HEADS_DIM;
 }
 
-/* The values that an op reads. */
-#define INPUTS_MAX 4
-struct inputs {
-    uint16_t value[INPUTS_MAX];
-};
-#define INPUTS(...) ((struct inputs){{__VA_ARGS__}})
-
-static struct inputs inputs_of(const struct halo_op *op)
-{
-    switch (op->kind) {
-    case HALO_OP_RMSNORM: return INPUTS(op->u.rmsnorm.x, op->u.rmsnorm.add, HALO_NONE, HALO_NONE);
-    case HALO_OP_MATMUL: return INPUTS(op->u.matmul.x, HALO_NONE, HALO_NONE, HALO_NONE);
-    case HALO_OP_QK_NORM: return INPUTS(op->u.qk_norm.q, op->u.qk_norm.k, HALO_NONE, HALO_NONE);
-    case HALO_OP_ROPE: return INPUTS(op->u.rope.q, op->u.rope.k, HALO_NONE, HALO_NONE);
-    case HALO_OP_KV_WRITE: return INPUTS(op->u.kv_write.k, op->u.kv_write.v, HALO_NONE, HALO_NONE);
-    case HALO_OP_ATTEND: return INPUTS(op->u.attend.q, HALO_NONE, HALO_NONE, HALO_NONE);
-    case HALO_OP_GLU: return INPUTS(op->u.glu.gate, op->u.glu.up, HALO_NONE, HALO_NONE);
-    case HALO_OP_MOE_ROUTE: return INPUTS(op->u.moe_route.logits, HALO_NONE, HALO_NONE, HALO_NONE);
-    case HALO_OP_MOE_MATMUL: return INPUTS(op->u.moe_matmul.x, op->u.moe_matmul.choice, HALO_NONE, HALO_NONE);
-    case HALO_OP_MOE_SUM:
-        return INPUTS(op->u.moe_sum.x, op->u.moe_sum.choice, op->u.moe_sum.add, op->u.moe_sum.add_gate);
-    case HALO_OP_CONCAT: return INPUTS(op->u.concat.a, op->u.concat.b, HALO_NONE, HALO_NONE);
-    case HALO_OP_SSM_SCAN: return INPUTS(op->u.ssm_scan.xbc, op->u.ssm_scan.dt, HALO_NONE, HALO_NONE);
-    case HALO_OP_CONV1D: return INPUTS(op->u.conv1d.x, HALO_NONE, HALO_NONE, HALO_NONE);
-    case HALO_OP_DELTA_RULE:
-        return INPUTS(op->u.delta_rule.qkv, op->u.delta_rule.alpha, op->u.delta_rule.beta, HALO_NONE);
-    case HALO_OP_STREAMS_MIX: return INPUTS(op->u.streams_mix.x, op->u.streams_mix.mix, HALO_NONE, HALO_NONE);
-    case HALO_OP_STREAMS_ADD:
-        return INPUTS(op->u.streams_add.x, op->u.streams_add.back, op->u.streams_add.add, HALO_NONE);
-    case HALO_OP_COMPRESS: return INPUTS(op->u.compress.u, op->u.compress.z, HALO_NONE, HALO_NONE);
-    case HALO_OP_BLOCKS_CHOOSE: return INPUTS(op->u.blocks_choose.q, op->u.blocks_choose.weight, HALO_NONE, HALO_NONE);
-    case HALO_OP_ATTEND_BLOCKS: return INPUTS(op->u.attend_blocks.q, op->u.attend_blocks.chosen, HALO_NONE, HALO_NONE);
-    case HALO_OP_ADD: return INPUTS(op->u.add.x, op->u.add.add, HALO_NONE, HALO_NONE);
-    case HALO_OP_LOGITS: return INPUTS(op->u.logits.x, HALO_NONE, HALO_NONE, HALO_NONE);
-    case HALO_OP_EMBED:
-    case HALO_OP_COUNT: break;
-    }
-    return INPUTS(HALO_NONE, HALO_NONE, HALO_NONE, HALO_NONE);
-}
-
-struct halo_hip_outputs halo_hip_outputs_of(const struct halo_op *op)
-{
-    struct halo_hip_outputs ret = {{HALO_NONE, HALO_NONE, HALO_NONE}};
-    switch (op->kind) {
-    case HALO_OP_EMBED: ret.value[0] = op->u.embed.out; break;
-    case HALO_OP_RMSNORM:
-        ret.value[0] = op->u.rmsnorm.out;
-        ret.value[1] = op->u.rmsnorm.add == HALO_NONE ? HALO_NONE : op->u.rmsnorm.x;
-        break;
-    case HALO_OP_MATMUL:
-        for (uint32_t k = 0; k < op->u.matmul.n; k++)
-            ret.value[k] = op->u.matmul.out[k];
-        break;
-    case HALO_OP_QK_NORM:
-        ret.value[0] = op->u.qk_norm.q;
-        ret.value[1] = op->u.qk_norm.k;
-        break;
-    case HALO_OP_ROPE:
-        ret.value[0] = op->u.rope.q;
-        ret.value[1] = op->u.rope.k;
-        break;
-    case HALO_OP_ATTEND: ret.value[0] = op->u.attend.out; break;
-    case HALO_OP_GLU:
-        ret.value[0] = op->u.glu.out;
-        ret.value[1] = op->u.glu.limit > 0 ? op->u.glu.gate : HALO_NONE;
-        ret.value[2] = op->u.glu.limit > 0 ? op->u.glu.up : HALO_NONE;
-        break;
-    case HALO_OP_MOE_ROUTE: ret.value[0] = op->u.moe_route.choice; break;
-    case HALO_OP_MOE_MATMUL:
-        for (uint32_t k = 0; k < op->u.moe_matmul.n; k++)
-            ret.value[k] = op->u.moe_matmul.out[k];
-        break;
-    case HALO_OP_MOE_SUM: ret.value[0] = op->u.moe_sum.out; break;
-    case HALO_OP_ADD: ret.value[0] = op->u.add.x; break;
-    case HALO_OP_CONCAT: ret.value[0] = op->u.concat.out; break;
-    case HALO_OP_CONV1D: ret.value[0] = op->u.conv1d.out; break;
-    case HALO_OP_SSM_SCAN: ret.value[0] = op->u.ssm_scan.out; break;
-    case HALO_OP_DELTA_RULE: ret.value[0] = op->u.delta_rule.out; break;
-    case HALO_OP_STREAMS_MIX:
-        ret.value[0] = op->u.streams_mix.out;
-        ret.value[1] = op->u.streams_mix.back;
-        break;
-    case HALO_OP_STREAMS_ADD: ret.value[0] = op->u.streams_add.x; break;
-    case HALO_OP_COMPRESS: ret.value[0] = op->u.compress.u; break;
-    case HALO_OP_BLOCKS_CHOOSE: ret.value[0] = op->u.blocks_choose.out; break;
-    case HALO_OP_ATTEND_BLOCKS: ret.value[0] = op->u.attend_blocks.out; break;
-    case HALO_OP_KV_WRITE:
-    case HALO_OP_LOGITS:
-    case HALO_OP_COUNT: break;
-    }
-    return ret;
-}
-
-bool halo_hip_writes(const struct halo_op *op, uint16_t value)
-{
-    const struct halo_hip_outputs out = halo_hip_outputs_of(op);
-    for (uint32_t i = 0; i < HALO_MATMUL_MAX; i++)
-        if (out.value[i] == value)
-            return true;
-    return false;
-}
-
-bool halo_hip_reads(const struct halo_op *op, uint16_t value)
-{
-    const struct inputs in = inputs_of(op);
-    for (uint32_t i = 0; i < INPUTS_MAX; i++)
-        if (in.value[i] == value)
-            return true;
-    return false;
-}
-
+/* What a stage leaves is read by the next one. */
 bool halo_hip_is_dead(const struct halo_plan *plan, uint32_t index, uint16_t value)
 {
     for (const struct halo_op *op = plan->ops + index; op < plan->ops + plan->n_ops; op++) {
-        if (halo_hip_reads(op, value))
+        if (halo_op_reads(op, value))
             return false;
-        if (halo_hip_writes(op, value))
+        if (halo_op_writes(op, value))
             return true;
     }
+    for (uint32_t i = 0; i < plan->leaves.n; i++)
+        if (plan->leaves.value[i] == value)
+            return false;
     return true;
 }
 
@@ -255,7 +148,7 @@ uint32_t halo_hip_fuse_act(const struct halo_hip_compiler *c, uint16_t out, uint
 {
     const struct halo_op *next = c->plan->ops + c->op + 1, *end = c->plan->ops + c->plan->n_ops;
     *ret_per_row = 1;
-    while (next < end && passes_act(c->plan, next) && !halo_hip_writes(next, out))
+    while (next < end && passes_act(c->plan, next) && !halo_op_writes(next, out))
         next++;
     if (next >= end || c->max_rows > HALO_HIP_GEMV_ROWS_MAX)
         return 0;

@@ -29,14 +29,14 @@ uint32_t halo_hip_fuse_half(const struct halo_hip_compiler *c, uint16_t out, uin
     const struct halo_op *op = c->plan->ops + c->op + 1, *end = c->plan->ops + c->plan->n_ops;
     uint32_t n_cols = 0, next_cols = 0, next_per_row = 0;
     for (; op < end && c->min_rows > HALO_HIP_GEMV_ROWS_MAX; op++) {
-        if (op->kind == HALO_OP_MOE_ROUTE && !halo_hip_reads(op, out))
+        if (op->kind == HALO_OP_MOE_ROUTE && !halo_op_reads(op, out))
             continue; /* between a router and the experts */
         if (!takes_half(c, op, out, &next_cols, &next_per_row) ||
             (n_cols > 0 && (next_cols != n_cols || next_per_row != *ret_per_row)))
             break;
         n_cols = next_cols;
         *ret_per_row = next_per_row;
-        if (halo_hip_writes(op, out))
+        if (halo_op_writes(op, out))
             break;
     }
     *ret_alone = n_cols > 0 && halo_hip_is_dead(c->plan, (uint32_t)(op - c->plan->ops), out);

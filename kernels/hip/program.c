@@ -39,8 +39,8 @@ static halo_hip_emit_fn *const emit_op[HALO_OP_COUNT] = {
 /* Every value that the op writes has lost its forms. */
 static void forget_outputs(struct halo_hip_forms *forms, const struct halo_op *op)
 {
-    const struct halo_hip_outputs out = halo_hip_outputs_of(op);
-    for (uint32_t i = 0; i < HALO_MATMUL_MAX; i++)
+    const struct halo_op_values out = halo_op_outputs(op);
+    for (uint32_t i = 0; i < HALO_OP_VALUES; i++)
         if (out.value[i] != HALO_NONE)
             halo_hip_forms_wrote(forms, out.value[i]);
 }

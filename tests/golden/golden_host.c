@@ -12,6 +12,7 @@
 #if HALO_INJECT
 #include <inject/inject.h>
 #endif
+#include <pipeline/pipeline.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -85,12 +86,16 @@ static const struct halo_device_ops *device_inject(const struct halo_device_ops 
 static int device_fill(struct halo_golden_host *host, const struct halo_golden_settings *settings,
                        struct halo_fault *fault)
 {
-    const struct halo_device_options options = {
-        .n_threads = settings->n_threads, .variant = settings->variant, .library = settings->hip_library};
+    const struct halo_device_options options = {.n_threads = settings->n_threads,
+                                                .variant = settings->variant,
+                                                .library = settings->hip_library,
+                                                .stage = device_table(settings),
+                                                .n_stages = settings->n_stages};
     char reason[HALO_DEVICE_REASON] = "";
     int r;
 
-    host->table = device_inject(device_table(settings), settings->oracle);
+    host->table = device_inject(options.stage && settings->n_stages > 0 ? halo_device_pipeline() : options.stage,
+                                settings->oracle);
     if (!host->table)
         return halo_fault_set(fault, HALO_FAULT_UNSUPPORTED, "this build has no HIP device");
     assert(host->table->abi == HALO_DEVICE_ABI && host->table->size == sizeof(*host->table));

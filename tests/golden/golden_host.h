@@ -32,6 +32,7 @@ struct halo_golden_settings {
     const char *variant;     /* of the kernels; NULL: the device's choice */
     uint32_t n_threads;      /* 0: the device's choice */
     const char *hip_library; /* not NULL: the HIP device over this runtime; else the CPU device */
+    uint32_t n_stages;       /* 0: one device; else the layers are divided over so many of them (pipeline/pipeline.h) */
     uint32_t context;        /* 0: 1024 */
     uint32_t n_layers;       /* 0: all; else the plan ends after so many, with the model's own norm and head */
     bool oracle;             /* faults that HALO_INJECT names do not reach it */

@@ -16,7 +16,7 @@
 #include <kernels/experts.h>
 #include <kernels/plan.h>
 
-#define HALO_DEVICE_ABI 14
+#define HALO_DEVICE_ABI 15
 #define HALO_DEVICE_LAYOUT 64
 #define HALO_DEVICE_REASON 256
 #define HALO_DEVICE_NOTICE 160
@@ -29,6 +29,7 @@ enum halo_device_feature {
     HALO_DEVICE_TOP = 1 << 2,         /* batches may ask for lists of the largest logits instead of rows */
     HALO_DEVICE_QUEUES = 1 << 3,      /* a run without outputs may return while it and the run before it go on */
     HALO_DEVICE_LAYERS = 1 << 4,      /* the matrices of dense layers may be streamed (experts.h) */
+    HALO_DEVICE_STAGES = 1 << 5,      /* plans that take or leave values can run */
 };
 
 struct halo_device_info {
@@ -70,6 +71,13 @@ struct halo_batch_seq {
     uint32_t n_pages; /* of each group */
 };
 
+/* What the memory of a stage held, in numbers that other stages compare with theirs (digest.h). */
+struct halo_hop_digests {
+    uint64_t rows;  /* tokens, positions and sequences of the batch */
+    uint64_t taken; /* before the first op */
+    uint64_t left;  /* after the last one */
+};
+
 struct halo_batch {
     uint32_t n_rows;      /* <= plan->max_rows */
     const int32_t *token; /* [n_rows] */
@@ -87,6 +95,11 @@ struct halo_batch {
     uint32_t n_top;
     const bool *whole;          /* [n_outputs] */
     struct halo_candidate *top; /* [n_outputs][n_top] */
+    /* Of a stage (plan->takes, plan->leaves), whose runs return at their end: the rows of each value [n_rows][width],
+     * one value after the other, in the host's memory. */
+    const float *taken;
+    float *left;                      /* in place on return */
+    struct halo_hop_digests *digests; /* likewise */
 };
 
 /* The phase is published before each step that could hang: a short text and a counter, read by the heartbeat on another
@@ -106,10 +119,16 @@ struct halo_device_costs {
 struct halo_device; /* a device's own state */
 struct halo_device_model;
 
+struct halo_device_ops;
+
 struct halo_device_options {
     uint32_t n_threads;  /* 0: as many as the process may use */
     const char *variant; /* NULL, or a forced kernel variant for tests: "reference", "avx2", "avx512" */
     const char *library; /* hip: path of libamdhip64.so, or NULL */
+    uint32_t gpu;        /* hip: 0: the first that has kernels; else 1 + its number in the runtime */
+    /* pipeline: the device of a stage, and how many there are; stage i of a HIP device has GPU i. */
+    const struct halo_device_ops *stage;
+    uint32_t n_stages;
 };
 
 struct halo_device_ops {

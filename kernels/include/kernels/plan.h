@@ -111,6 +111,13 @@ static inline uint64_t halo_kv_page_bytes(const struct halo_kv_group *kv)
            (halo_kv_row_bytes(kv->type, kv->head_dim_k) + halo_kv_value_bytes(kv));
 }
 
+/* Values that cross from one stage of a pipeline to the next: a *hop*. */
+#define HALO_HOP_VALUES 4
+struct halo_hop {
+    uint32_t n; /* 0: none, the plan begins or ends here */
+    uint16_t value[HALO_HOP_VALUES];
+};
+
 struct halo_plan {
     uint32_t n_ops, n_weights, n_values, n_ropes;
     const struct halo_op *ops;
@@ -119,11 +126,21 @@ struct halo_plan {
     const struct halo_rope *ropes;
     uint32_t n_kv_groups;
     struct halo_kv_group kv[HALO_KV_GROUPS_MAX];
-    uint32_t n_vocab;     /* rows of the logits */
-    uint32_t n_context;   /* positions are < n_context */
-    uint32_t max_rows;    /* rows of a batch, at most */
-    uint32_t max_outputs; /* rows of a batch whose logits are wanted, at most */
+    uint32_t n_vocab;              /* rows of the logits */
+    uint32_t n_context;            /* positions are < n_context */
+    uint32_t max_rows;             /* rows of a batch, at most */
+    uint32_t max_outputs;          /* rows of a batch whose logits are wanted, at most */
+    struct halo_hop takes, leaves; /* of a stage: what the stage before leaves, and what the next one takes */
 };
+
+/* Numbers of a row of a hop. */
+static inline uint64_t halo_hop_width(const struct halo_plan *plan, const struct halo_hop *hop)
+{
+    uint64_t n = 0;
+    for (uint32_t i = 0; i < hop->n; i++)
+        n += plan->values[hop->value[i]].width;
+    return n;
+}
 
 /* Gives the first group n_pages pages and the others what follows from that. */
 static inline void halo_plan_set_pages(struct halo_plan *plan, uint32_t n_pages)

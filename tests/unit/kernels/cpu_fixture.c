@@ -274,7 +274,11 @@ void fixture_open(struct fixture *f, const char *variant, uint32_t n_threads)
 {
     char reason[HALO_DEVICE_REASON] = "";
     const struct halo_device_ops *ops = f->device_ops;
-    struct halo_device_options options = {.n_threads = n_threads, .variant = variant, .library = f->library};
+    struct halo_device_options options = {.n_threads = n_threads,
+                                          .variant = variant,
+                                          .library = f->library,
+                                          .stage = f->stage_ops,
+                                          .n_stages = f->n_stages};
     fixture_close(f);
     if (ops->open(&f->device, &options, reason) || ops->model_create(f->device, &f->plan, &f->model, reason))
         fail_msg("%s", reason);

@@ -32,8 +32,10 @@ struct fixture {
     uint64_t file_bytes;
     const struct halo_device_ops *device_ops; /* the CPU device, unless a test sets another */
     const char *library;                      /* of that other device */
-    const struct halo_expert_source *source;  /* of streamed experts, or NULL */
-    struct halo_expert_slots *slots;          /* that a device takes for them, if it does */
+    const struct halo_device_ops *stage_ops;  /* of a pipeline's stages, with n_stages */
+    uint32_t n_stages;
+    const struct halo_expert_source *source; /* of streamed experts, or NULL */
+    struct halo_expert_slots *slots;         /* that a device takes for them, if it does */
     struct halo_device *device;
     struct halo_device_model *model;
 };
