@@ -25,8 +25,8 @@ static uint32_t deadline_ms(void)
     return text && *text && *end == '\0' && n > 0 && n <= 3600000 ? (uint32_t)n : DEADLINE_MS;
 }
 
-/* The first GPU with a kernel file, and its functions. */
-static int choose_gpu(struct halo_device *device, char *reason)
+/* The first GPU with a kernel file, and its functions; or the one that is asked for (as in halo_device_options). */
+static int choose_gpu(struct halo_device *device, uint32_t wanted, char *reason)
 {
     int n = 0, r = device->api.Init(0);
     char name[48];
@@ -35,7 +35,11 @@ static int choose_gpu(struct halo_device *device, char *reason)
     if (r || n == 0)
         return halo_reason(reason, -ENODEV, "%s finds no GPU: %s (`halo-doctor` says what is missing)",
                            device->api.path, r ? halo_hip_error_name(r, name) : "none");
-    for (int i = 0; i < n; i++) {
+    if (wanted > (uint32_t)n)
+        return halo_reason(reason, -ENODEV, "%s has %d GPU%s, number %u is wanted", device->api.path, n,
+                           n == 1 ? "" : "s", wanted);
+    device->is_one_of_several = wanted > 0;
+    for (int i = wanted > 0 ? (int)wanted - 1 : 0; i < n; i++) {
         r = halo_hip_api_properties(&device->api, i, &device->properties);
         if (!r)
             r = device->api.DeviceGetName(device->name, sizeof(device->name), i);
@@ -51,7 +55,7 @@ static int choose_gpu(struct halo_device *device, char *reason)
         device->index = i;
         if (device->api.DeviceGetPCIBusId(device->pci, sizeof(device->pci), i) != HIP_SUCCESS)
             device->pci[0] = '\0';
-        if (r != -ENOTSUP)
+        if (r != -ENOTSUP || wanted > 0)
             return r;
     }
     return r;
@@ -63,6 +67,7 @@ static void hip_close(struct halo_device *device)
         return;
     assert(!device->models);
     if (device->api.library && !atomic_load(&device->lost)) {
+        halo_hip_choose(device, NULL);
         if (device->event)
             device->api.EventDestroy(device->event);
         if (device->stream)
@@ -86,7 +91,7 @@ static int hip_open(struct halo_device **ret, const struct halo_device_options *
     if (!r && device->api.RuntimeGetVersion(&device->runtime_version) != HIP_SUCCESS)
         device->runtime_version = 0;
     if (!r)
-        r = choose_gpu(device, reason);
+        r = choose_gpu(device, options ? options->gpu : 0, reason);
     if (!r)
         r = halo_hip_check(device, device->api.StreamCreateWithFlags(&device->stream, HIP_STREAM_NON_BLOCKING),
                            "a stream", reason);
@@ -122,7 +127,7 @@ static void hip_describe(const struct halo_device *device, struct halo_device_in
     *ret = (struct halo_device_info){
         .name = "hip",
         .features =
-            HALO_DEVICE_TOP | HALO_DEVICE_QUEUES | (device->properties.integrated ? HALO_DEVICE_HOST_MEMORY : 0),
+            HALO_DEVICE_TOP | HALO_DEVICE_QUEUES | HALO_DEVICE_STAGES | (device->properties.integrated ? HALO_DEVICE_HOST_MEMORY : 0),
         .n_threads = 1,
         .batch_rows = BATCH_ROWS,
     };
@@ -131,6 +136,7 @@ static void hip_describe(const struct halo_device *device, struct halo_device_in
              device->properties.integrated ? "shared memory" : "own memory", device->api.path);
     snprintf(ret->kv_layout, sizeof(ret->kv_layout), "hip %.16s kernels %.24s", device->properties.arch,
              device->kernels_sha256);
+    halo_hip_choose((struct halo_device *)(uintptr_t)device, NULL);
     halo_hip_memory(device, &ret->memory_bytes, &ret->free_bytes);
     snprintf(ret->runtime, sizeof(ret->runtime), "%s", device->api.path);
     ret->runtime_version = device->runtime_version;

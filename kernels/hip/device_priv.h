@@ -47,6 +47,7 @@ struct halo_device {
     bool seen[HALO_HIP_VARIANTS_MAX];           /* was launched once and finished */
     uint32_t deadline_ms;
     int index, runtime_version;
+    bool is_one_of_several; /* the process uses other GPUs beside it: calls choose it first */
     struct halo_device_model *models;
     /* Once set, everything fails with HALO_DEVICE_E_LOST and this sentence. */
     atomic_int lost;
@@ -92,6 +93,7 @@ struct halo_hip_scratch {
     uint64_t n_counters;
     struct halo_candidate *left; /* entries that the launches of `top` leave for the next one */
     struct halo_candidate *top;
+    uint64_t *digests; /* of a stage (hop.c) */
     uint32_t *moe_slot;
     struct halo_moe_tile *moe_tile;
     int32_t *expert_tables; /* of all ops that choose experts by token, one after the other */
@@ -127,6 +129,8 @@ struct halo_device_model {
     uint32_t set;                                 /* of inputs, that the last run filled */
     float *logits_host, *logits_device;           /* pinned; where the GPU sees it */
     struct halo_candidate *top_host, *top_device; /* [n_outputs][n_top] */
+    float *taken, *left; /* of a stage: pinned rows that it takes and leaves */
+    uint64_t *digests;   /* likewise, its digests */
     void *staging_event[2];
     bool staging_busy[2];
     uint32_t staging_next;        /* the buffer that is filled next */
@@ -143,7 +147,9 @@ struct halo_device_model {
 int halo_hip_check(struct halo_device *device, int hip_error, const char *what, char *reason);
 /* Marks the device as lost for the reason given, and returns `error`. */
 int halo_hip_lose(struct halo_device *device, int error, const char *reason);
-/* HALO_DEVICE_E_LOST with the sentence when the device is lost, else 0. */
+/* Makes the GPU the thread's where the process uses several. */
+int halo_hip_choose(struct halo_device *device, char *reason);
+/* HALO_DEVICE_E_LOST with the sentence when the device is lost, else 0 and the GPU is the thread's. */
 int halo_hip_usable(struct halo_device *device, char *reason);
 /* Counts something that the device does without, and keeps the sentence for its description. Any thread. */
 __attribute__((format(printf, 2, 3))) void halo_hip_notice(struct halo_device *device, const char *format, ...);

@@ -19,11 +19,18 @@ int halo_hip_lose(struct halo_device *device, int error, const char *reason)
     return error;
 }
 
+int halo_hip_choose(struct halo_device *device, char *reason)
+{
+    if (!device->is_one_of_several || atomic_load(&device->lost))
+        return 0;
+    return halo_hip_check(device, device->api.SetDevice(device->index), "choosing the GPU", reason);
+}
+
 int halo_hip_usable(struct halo_device *device, char *reason)
 {
     int lost = atomic_load(&device->lost);
     if (!lost)
-        return 0;
+        return halo_hip_choose(device, reason);
     return halo_reason(reason, HALO_DEVICE_E_LOST, "the device was lost: %.200s",
                        lost == 2 ? device->lost_reason : "a moment ago");
 }

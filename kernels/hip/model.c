@@ -22,10 +22,12 @@ static uint64_t top_bytes(const struct halo_plan *plan)
     return (n_bytes + HALO_HIP_ALIGN - 1) / HALO_HIP_ALIGN * HALO_HIP_ALIGN;
 }
 
-/* Two sets of inputs, then the logits, then the lists of the largest, then what streamed experts need. */
+/* Two sets of inputs, then the logits, then the lists of the largest, then what a stage takes and leaves, then what
+ * streamed experts need. */
 static uint64_t pinned_bytes(const struct halo_plan *plan)
 {
-    return 2 * set_bytes(plan) + logit_bytes(plan) + top_bytes(plan) + halo_hip_experts_pinned_bytes(plan);
+    return 2 * set_bytes(plan) + logit_bytes(plan) + top_bytes(plan) + halo_hip_hop_bytes(plan) +
+           halo_hip_experts_pinned_bytes(plan);
 }
 
 void halo_hip_estimate(const struct halo_device *device, const struct halo_plan *plan, uint64_t *ret_weights,
@@ -151,6 +153,7 @@ static void point_into_regions(struct halo_device_model *model)
     model->logits_host = (float *)(void *)(pinned->host + 2 * set);
     model->top_host = (struct halo_candidate *)(void *)(pinned->host + top);
     model->top_device = integrated ? (struct halo_candidate *)(void *)(pinned->device + top) : model->scratch.top;
+    halo_hip_hop_place(model, pinned->host + top + top_bytes(plan));
     model->logits_device = integrated ? (float *)(void *)(pinned->device + 2 * set) : model->scratch.logits;
 }
 
@@ -183,6 +186,7 @@ int halo_hip_model_create(struct halo_device *device, const struct halo_plan *pl
     int r = halo_hip_usable(device, reason);
     for (uint32_t i = 0; i < plan->n_ops && !r; i++)
         r = halo_hip_supports(device, plan, i, reason);
+    r = r ? r : halo_hip_hop_check(device, plan, reason);
     if (r)
         return r;
     struct halo_device_model *model = calloc(1, sizeof(*model));
@@ -230,6 +234,7 @@ void halo_hip_model_destroy(struct halo_device_model *model)
         link = &(*link)->next;
     *link = model->next;
     stop_packers(model);
+    halo_hip_choose(device, NULL);
     /* Queued work still reads this memory. If it does not end, the device is lost and nothing is freed. */
     if (!atomic_load(&device->lost))
         halo_hip_drain(device, "the last work of a model", NULL);

@@ -1,10 +1,10 @@
 /* run.c: runs a model's program for one batch.
  *
  * A batch is checked before anything is touched. Its inputs go to one of two sets, so that the host can fill the next
- * while the GPU still reads this one; a set is reused after the event of its last run. A decode step of few rows is one
- * graph (graph.c). Without wanted logits the call returns when everything is queued: the next chunk of a prompt is
- * prepared meanwhile, and a failure is reported by the call that meets it; but with streamed experts it waits for the
- * end, after which nothing reads them. Device thread; allocates nothing.
+ * while the GPU still reads this one; a set is reused after the event of its last run. A decode step of few rows is
+ * one graph (graph.c). Without wanted logits the call returns when everything is queued: the next chunk of a prompt is
+ * prepared meanwhile, and a failure is reported by the call that meets it; but with streamed experts and as a stage it
+ * waits for the end, after which nothing reads them and the next stage has its rows. Device thread; allocates nothing.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -42,6 +42,8 @@ static int bring_outputs(struct halo_hip_run *run, struct halo_hip_input *input)
     struct halo_device *device = run->model->device;
     int r = halo_hip_find_top(run);
     if (!r)
+        r = halo_hip_hop_leave(run);
+    if (!r)
         r = halo_hip_outputs_copy(run);
     if (!r)
         r = halo_hip_check(device, device->api.EventRecord(input->event, device->stream), "recording the end of a step",
@@ -49,15 +51,17 @@ static int bring_outputs(struct halo_hip_run *run, struct halo_hip_input *input)
     if (r)
         return r;
     input->busy = true;
-    if (run->batch->n_outputs == 0 && run->model->experts.n_layers == 0)
+    if (run->batch->n_outputs == 0 && run->model->experts.n_layers == 0 && !halo_hip_is_stage(run->model->plan))
         return 0;
     char what[64];
     snprintf(what, sizeof(what), "a step of %u rows", run->n_rows);
     halo_phase_publish(run->phase, "waiting for the GPU", run->op);
     r = halo_hip_wait(device, input->event, what, run->reason);
     input->busy = false;
-    if (!r)
+    if (!r) {
         halo_hip_outputs_take(run);
+        halo_hip_hop_bring(run);
+    }
     return r;
 }
 
@@ -120,6 +124,8 @@ int halo_hip_run(struct halo_device_model *model, const struct halo_batch *batch
     halo_hip_run_init(&run, model, batch, phase, reason);
     model->set ^= 1;
     r = bring_inputs(&run, &model->input[model->set]);
+    if (!r)
+        r = halo_hip_hop_take(&run);
     if (!r)
         r = launch_all(&run);
     model->n_rows = batch->n_rows;

@@ -45,6 +45,18 @@ int halo_hip_find_top(struct halo_hip_run *run);
 int halo_hip_outputs_copy(struct halo_hip_run *run);
 void halo_hip_outputs_take(const struct halo_hip_run *run);
 
+/* hop.c, of a stage: numbers of its digests; bytes of pinned memory, and where they lie; whether the kernels exist. */
+uint64_t halo_hip_hop_digests(const struct halo_plan *plan);
+uint64_t halo_hip_hop_bytes(const struct halo_plan *plan);
+void halo_hip_hop_place(struct halo_device_model *model, uint8_t *pinned);
+int halo_hip_hop_check(const struct halo_device *device, const struct halo_plan *plan, char *reason);
+bool halo_hip_is_stage(const struct halo_plan *plan);
+/* Queue what comes before the first op of a stage, and behind its last one; when the stream has finished, hand rows and
+ * digests to the caller. */
+int halo_hip_hop_take(struct halo_hip_run *run);
+int halo_hip_hop_leave(struct halo_hip_run *run);
+void halo_hip_hop_bring(const struct halo_hip_run *run);
+
 /* Sequences of a batch, at most. */
 #define HALO_HIP_SEQUENCES_MAX 512
 static inline uint32_t halo_hip_most_sequences(const struct halo_plan *plan)

@@ -115,6 +115,7 @@ uint64_t halo_hip_scratch_carve(const struct halo_plan *plan, bool integrated, u
     scratch->moe_tile = carve(&c, needs.tiles, sizeof(struct halo_moe_tile));
     scratch->expert_tables = carve(&c, halo_hip_tables_before(plan, plan->n_ops), sizeof(int32_t));
     scratch->block_order = carve(&c, needs.orders, sizeof(uint32_t));
+    scratch->digests = carve(&c, halo_hip_hop_digests(plan), sizeof(*scratch->digests));
     scratch->left = carve(&c, plan->max_outputs, halo_hip_top_left(plan->n_vocab) * sizeof(*scratch->left));
     if (!integrated) {
         scratch->logits = carve(&c, plan->max_outputs, (uint64_t)plan->n_vocab * sizeof(float));

@@ -71,6 +71,7 @@ enum halo_hip_op {
     HALO_HIP_ATTEND_BLOCKS_TILES,
     HALO_HIP_GATHER,
     HALO_HIP_TOP,
+    HALO_HIP_DIGEST,
     HALO_HIP_COPY,
 };
 

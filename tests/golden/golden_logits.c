@@ -1,9 +1,10 @@
 /* golden_logits.c: the reference-logit gate over a list of models, as a table. The rule: golden_gate.h.
  *
  *   golden_logits [--in-tree] [--kv f32|f16|q8|q4] [--variant reference|avx2|avx512] [--threads N] [--prompts a,b]
- * [--models a,b] [--hip-lib PATH]
+ * [--models a,b] [--hip-lib PATH] [--stages N]
  *
- * With --hip-lib the HIP device runs the models, over that runtime.
+ * With --hip-lib the HIP device runs the models, over that runtime; with --stages the layers are divided over N
+ * devices.
  *
  * Exit status: 0 all passed, 1 a figure over its bound or nothing run, 77 the data or the variant is not on this
  * machine.
@@ -42,11 +43,15 @@ static bool listed(const char *list, const char *word)
 
 static bool options_parse(struct options *ret, int argc, char **argv)
 {
-    static const struct option known[] = {
-        {"in-tree", no_argument, NULL, 'i'},       {"kv", required_argument, NULL, 'k'},
-        {"variant", required_argument, NULL, 'v'}, {"threads", required_argument, NULL, 't'},
-        {"prompts", required_argument, NULL, 'p'}, {"models", required_argument, NULL, 'm'},
-        {"hip-lib", required_argument, NULL, 'h'}, {0}};
+    static const struct option known[] = {{"in-tree", no_argument, NULL, 'i'},
+                                          {"kv", required_argument, NULL, 'k'},
+                                          {"variant", required_argument, NULL, 'v'},
+                                          {"threads", required_argument, NULL, 't'},
+                                          {"prompts", required_argument, NULL, 'p'},
+                                          {"models", required_argument, NULL, 'm'},
+                                          {"hip-lib", required_argument, NULL, 'h'},
+                                          {"stages", required_argument, NULL, 's'},
+                                          {0}};
     int c;
 
     while ((c = getopt_long(argc, argv, "", known, NULL)) != -1) {
@@ -72,6 +77,8 @@ static bool options_parse(struct options *ret, int argc, char **argv)
             ret->models = optarg;
         } else if (c == 'h') {
             ret->settings.hip_library = optarg;
+        } else if (c == 's') {
+            ret->settings.n_stages = (uint32_t)strtoul(optarg, NULL, 10);
         }
         if (!good)
             return false;

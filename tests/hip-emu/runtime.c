@@ -57,6 +57,18 @@ static const char *setting(const char *name, const char *otherwise)
     return text && *text ? text : otherwise;
 }
 
+/* HALO_HIP_EMU_GPUS: 1 to 8 of the same kind, which share one memory. */
+static int count_gpus(void)
+{
+    const char *text = getenv("HALO_HIP_EMU_GPUS");
+    return text && text[0] >= '1' && text[0] <= '8' && !text[1] ? text[0] - '0' : 1;
+}
+
+static int check_gpu(int device)
+{
+    return device >= 0 && device < count_gpus() ? EMU_SUCCESS : 101;
+}
+
 int hipInit(unsigned int flags)
 {
     CALL();
@@ -73,14 +85,14 @@ int hipRuntimeGetVersion(int *ret)
 int hipGetDeviceCount(int *ret)
 {
     CALL();
-    *ret = 1;
+    *ret = count_gpus();
     return EMU_SUCCESS;
 }
 
 int hipSetDevice(int device)
 {
     CALL();
-    return device == 0 ? EMU_SUCCESS : 101;
+    return check_gpu(device);
 }
 
 int hipDeviceGetName(char *ret, int n, int device)
@@ -108,7 +120,7 @@ int hipGetDevicePropertiesR0600(void *ret, int device)
     memcpy(bytes + 388, &units, sizeof(units));
     memcpy(bytes + 396, &integrated, sizeof(integrated));
     snprintf(bytes + 1160, 256, "%s:emulated", setting("HALO_HIP_EMU_ARCH", "host"));
-    return device == 0 ? EMU_SUCCESS : 101;
+    return check_gpu(device);
 }
 
 int hipMemGetInfo(size_t *ret_free, size_t *ret_total)

@@ -456,6 +456,16 @@ struct halo_top_args {
     uint32_t n, k;
 };
 
+/* digest: of each of up to HALO_DIGEST_SPANS lists of words, the sum of kernels/digest.h in parts. Grid
+ * (HALO_DIGEST_BLOCKS, lists). */
+#define HALO_DIGEST_SPANS 4
+#define HALO_DIGEST_BLOCKS 32
+struct halo_digest_args {
+    const uint32_t *from[HALO_DIGEST_SPANS];
+    uint32_t n[HALO_DIGEST_SPANS];
+    uint64_t *to; /* [list][HALO_DIGEST_BLOCKS] */
+};
+
 /* copy: n 16-byte words, for a page of the cache. Grid (ceil(n / HALO_COPY_WORDS)). */
 #define HALO_COPY_WORDS 1024
 struct halo_copy_args {

@@ -4,6 +4,7 @@
  * a unit exchange values.
  */
 #include "norm.h"
+#include <kernels/digest.h>
 #include <kernels/op.h>
 
 HALO_KERNEL_EARLY(rmsnorm, halo_rmsnorm_args, 1024)
@@ -276,6 +277,35 @@ HALO_KERNEL(gather_rows, halo_gather_args, 256)
 {
     const uint32_t row = halo_block_y(), n = a.n_cols, i = halo_block_x() * HALO_QUANTIZE_COLS + halo_tid() * 4;
     halo_store4(a.out + (uint64_t)row * n, i, n, halo_load4(a.x + (uint64_t)a.row[row] * n, i, n));
+}
+
+constexpr uint32_t DIGEST_THREADS = 256;
+struct digest_lds {
+    uint64_t sum[DIGEST_THREADS];
+};
+
+template <typename T> HALO_DEVICE T span_of(const T *spans, uint32_t i)
+{
+    return i == 0 ? spans[0] : i == 1 ? spans[1] : i == 2 ? spans[2] : spans[3];
+}
+
+HALO_KERNEL(digest, halo_digest_args, 256)
+{
+    HALO_LDS(digest_lds, lds);
+    static_assert(HALO_DIGEST_SPANS == 4, "span_of knows four");
+    const uint32_t *from = span_of(a.from, halo_block_y());
+    const uint32_t n = span_of(a.n, halo_block_y()), tid = halo_tid();
+    uint64_t sum = 0;
+    for (uint64_t i = halo_block_x() * DIGEST_THREADS + tid; i < n; i += HALO_DIGEST_BLOCKS * DIGEST_THREADS)
+        sum += halo_digest_word(from[i], (uint32_t)i);
+    lds.sum[tid] = sum;
+    for (uint32_t half = DIGEST_THREADS / 2; half > 0; half /= 2) {
+        halo_barrier();
+        if (tid < half)
+            lds.sum[tid] += lds.sum[tid + half];
+    }
+    if (tid == 0)
+        a.to[halo_block_y() * HALO_DIGEST_BLOCKS + halo_block_x()] = lds.sum[0];
 }
 
 HALO_KERNEL(copy, halo_copy_args, 256)
