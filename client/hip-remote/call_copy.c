@@ -198,8 +198,13 @@ static int copy_peer(void *to, int to_device, const void *from, int from_device,
                                               .from_device = from_device,
                                               .size = n};
     struct halo_remote_slot *slot;
-    if (to_device < 0 || to_device >= halo_client.n_devices || from_device < 0 || from_device >= halo_client.n_devices)
+    const int n_devices = halo_client_count_devices(), n_here = halo_client.n_devices;
+    if (to_device < 0 || to_device >= n_devices || from_device < 0 || from_device >= n_devices)
         return HIP_INVALID_DEVICE;
+    q.to_device -= halo_client.first_device;
+    q.from_device -= halo_client.first_device;
+    if (q.to_device < 0 || q.to_device >= n_here || q.from_device < 0 || q.from_device >= n_here)
+        return HIP_NOT_SUPPORTED; /* from one worker to another */
     if (to_device == from_device)
         return halo_copy(to, from, n, HIP_COPY_ON_DEVICE, stream, false);
     if (!halo_client_stream(stream, &q.stream, &slot))

@@ -6,10 +6,7 @@
 
 int hipInit(unsigned int flags)
 {
-    pthread_mutex_lock(&halo_client.lock);
-    if (halo_client.state == HALO_CLIENT_FAILED)
-        halo_client.state = HALO_CLIENT_NEW; /* the worker may have been started since */
-    pthread_mutex_unlock(&halo_client.lock);
+    halo_client_retry();
     int error = halo_client_enter();
     if (!error && flags)
         error = HIP_INVALID_VALUE;
@@ -40,27 +37,20 @@ int hipGetDeviceCount(int *ret)
 {
     int error = halo_client_enter();
     if (ret)
-        *ret = error ? 0 : halo_client.n_devices;
+        *ret = error ? 0 : halo_client_count_devices();
     else if (!error)
         error = HIP_INVALID_VALUE;
-    if (!error && halo_client.n_devices == 0)
+    if (!error && halo_client_count_devices() == 0)
         error = HIP_NO_DEVICE;
     return halo_client_leave(error);
-}
-
-static int check_device(int device)
-{
-    return device >= 0 && device < halo_client.n_devices ? 0 : HIP_INVALID_DEVICE;
 }
 
 /* Each request carries the device of its thread. */
 int hipSetDevice(int device)
 {
-    int error = halo_client_enter();
+    int error = halo_client_enter_device(&device);
     if (!error)
-        error = check_device(device);
-    if (!error)
-        halo_client_thread_device = device;
+        halo_client_choose(device);
     return halo_client_leave(error);
 }
 
@@ -70,7 +60,7 @@ int hipGetDevice(int *ret)
     if (!error && !ret)
         error = HIP_INVALID_VALUE;
     if (!error)
-        *ret = halo_client_thread_device;
+        *ret = halo_client_device_number();
     return halo_client_leave(error);
 }
 
@@ -89,9 +79,6 @@ static int fill_properties(uint8_t *to, int device, bool is_old)
 {
     if (!to)
         return HIP_INVALID_VALUE;
-    int error = check_device(device);
-    if (error)
-        return error;
     const struct halo_client_device *d = &halo_client.devices[device];
     const struct halo_remote_get_device_properties_reply *from = &d->properties;
     memset(to, 0, is_old ? PROPERTIES_OLD_BYTES : PROPERTIES_NEW_BYTES);
@@ -108,7 +95,7 @@ static int fill_properties(uint8_t *to, int device, bool is_old)
 
 int hipGetDevicePropertiesR0600(void *ret, int device)
 {
-    int error = halo_client_enter();
+    int error = halo_client_enter_device(&device);
     if (!error)
         error = fill_properties(ret, device, false);
     return halo_client_leave(error);
@@ -122,7 +109,7 @@ int hipGetDevicePropertiesR0000(void *ret, int device)
 /* The symbol without a suffix has the layout of HIP 5 in later libraries too. */
 int hipGetDeviceProperties(void *ret, int device)
 {
-    int error = halo_client_enter();
+    int error = halo_client_enter_device(&device);
     if (!error)
         error = fill_properties(ret, device, true);
     return halo_client_leave(error);
@@ -141,9 +128,9 @@ static bool is_virtual(int attribute)
 int hipDeviceGetAttribute(int *ret, int attribute, int device)
 {
     struct halo_remote_device_get_attribute_reply a;
-    int error = halo_client_enter();
-    if (!error)
-        error = ret ? check_device(device) : HIP_INVALID_VALUE;
+    int error = halo_client_enter_device(&device);
+    if (!error && !ret)
+        error = HIP_INVALID_VALUE;
     if (!error && is_virtual(attribute)) {
         *ret = 0;
     } else if (!error) {
@@ -159,16 +146,13 @@ static int copy_text(char *ret, int n, int device, bool is_name)
 {
     if (!ret || n <= 0)
         return HIP_INVALID_VALUE;
-    int error = check_device(device);
-    if (!error)
-        snprintf(ret, (size_t)n, "%s",
-                 is_name ? halo_client.devices[device].name : halo_client.devices[device].pci_bus_id);
-    return error;
+    snprintf(ret, (size_t)n, "%s", is_name ? halo_client.devices[device].name : halo_client.devices[device].pci_bus_id);
+    return 0;
 }
 
 int hipDeviceGetName(char *ret, int n, int device)
 {
-    int error = halo_client_enter();
+    int error = halo_client_enter_device(&device);
     if (!error)
         error = copy_text(ret, n, device, true);
     return halo_client_leave(error);
@@ -176,7 +160,7 @@ int hipDeviceGetName(char *ret, int n, int device)
 
 int hipDeviceGetPCIBusId(char *ret, int n, int device)
 {
-    int error = halo_client_enter();
+    int error = halo_client_enter_device(&device);
     if (!error)
         error = copy_text(ret, n, device, false);
     return halo_client_leave(error);

@@ -6,7 +6,14 @@
 
 #define DEVICE_FLAGS 0x1fu
 
+/* Of the program's numbers. */
 static bool is_device(int device)
+{
+    return device >= 0 && device < halo_client_count_devices();
+}
+
+/* At the thread's worker; negative or too large: another one's. */
+static bool is_here(int device)
 {
     return device >= 0 && device < halo_client.n_devices;
 }
@@ -23,9 +30,9 @@ int hipDeviceGet(int *ret, int ordinal)
 
 int hipDeviceTotalMem(size_t *ret, int device)
 {
-    int error = halo_client_enter();
+    int error = halo_client_enter_device(&device);
     if (!error)
-        error = !ret ? HIP_INVALID_VALUE : is_device(device) ? 0 : HIP_INVALID_DEVICE;
+        error = !ret ? HIP_INVALID_VALUE : 0;
     if (!error)
         *ret = halo_client.devices[device].properties.memory_bytes;
     return halo_client_leave(error);
@@ -33,9 +40,9 @@ int hipDeviceTotalMem(size_t *ret, int device)
 
 int hipDeviceComputeCapability(int *ret_major, int *ret_minor, int device)
 {
-    int error = halo_client_enter();
+    int error = halo_client_enter_device(&device);
     if (!error)
-        error = !ret_major || !ret_minor ? HIP_INVALID_VALUE : is_device(device) ? 0 : HIP_INVALID_DEVICE;
+        error = !ret_major || !ret_minor ? HIP_INVALID_VALUE : 0;
     if (!error) {
         *ret_major = halo_client.devices[device].properties.major;
         *ret_minor = halo_client.devices[device].properties.minor;
@@ -47,9 +54,10 @@ int hipDeviceGetByPCIBusId(int *ret, const char *bus_id)
 {
     int error = halo_client_enter();
     int found = -1;
+    /* Of the thread's worker: the numbers of two machines may be the same. */
     for (int i = 0; !error && bus_id && i < halo_client.n_devices; i++)
         if (strcmp(halo_client.devices[i].pci_bus_id, bus_id) == 0)
-            found = i;
+            found = halo_client.first_device + i;
     if (!error && (!ret || found < 0))
         error = HIP_INVALID_VALUE;
     if (!error)
@@ -60,9 +68,9 @@ int hipDeviceGetByPCIBusId(int *ret, const char *bus_id)
 int hipDeviceGetUuid(void *ret_16_bytes, int device)
 {
     struct halo_remote_device_get_uuid_reply a;
-    int error = halo_client_enter();
+    int error = halo_client_enter_device(&device);
     if (!error)
-        error = !ret_16_bytes ? HIP_INVALID_VALUE : is_device(device) ? 0 : HIP_INVALID_DEVICE;
+        error = !ret_16_bytes ? HIP_INVALID_VALUE : 0;
     if (!error) {
         int r = halo_remote_device_get_uuid(&halo_client.port, &(struct halo_remote_device_get_uuid){device}, &a);
         error = halo_client_status(r, &a.status);
@@ -108,10 +116,11 @@ int hipDeviceGetLimit(size_t *ret, int limit)
 int hipDeviceCanAccessPeer(int *ret, int device, int peer)
 {
     struct halo_remote_device_can_access_peer_reply a = {.can = 0};
-    int error = halo_client_enter();
+    int error = halo_client_enter_device(&device);
     if (!error)
-        error = !ret ? HIP_INVALID_VALUE : is_device(device) && is_device(peer) ? 0 : HIP_INVALID_DEVICE;
-    if (!error && device != peer) {
+        error = !ret ? HIP_INVALID_VALUE : is_device(peer) ? 0 : HIP_INVALID_DEVICE;
+    peer -= halo_client.first_device;
+    if (!error && device != peer && is_here(peer)) {
         const struct halo_remote_device_can_access_peer q = {device, peer};
         int r = halo_remote_device_can_access_peer(&halo_client.port, &q, &a);
         error = halo_client_status(r, &a.status);
@@ -124,10 +133,9 @@ int hipDeviceCanAccessPeer(int *ret, int device, int peer)
 int hipDeviceEnablePeerAccess(int peer, unsigned int flags)
 {
     int error = halo_client_enter();
+    peer -= halo_client.first_device;
     if (!error)
-        error = flags                                                  ? HIP_INVALID_VALUE
-                : is_device(peer) && peer != halo_client_thread_device ? 0
-                                                                       : HIP_INVALID_DEVICE;
+        error = flags ? HIP_INVALID_VALUE : is_here(peer) && peer != halo_client_thread_device ? 0 : HIP_INVALID_DEVICE;
     if (!error)
         error =
             halo_client_send(HIP_OP_DEVICE_ENABLE_PEER_ACCESS, &(struct halo_remote_device_enable_peer_access){peer});
@@ -137,8 +145,9 @@ int hipDeviceEnablePeerAccess(int peer, unsigned int flags)
 int hipDeviceDisablePeerAccess(int peer)
 {
     int error = halo_client_enter();
+    peer -= halo_client.first_device;
     if (!error)
-        error = is_device(peer) && peer != halo_client_thread_device ? 0 : HIP_INVALID_DEVICE;
+        error = is_here(peer) && peer != halo_client_thread_device ? 0 : HIP_INVALID_DEVICE;
     if (!error)
         error =
             halo_client_send(HIP_OP_DEVICE_DISABLE_PEER_ACCESS, &(struct halo_remote_device_disable_peer_access){peer});

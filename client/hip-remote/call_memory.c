@@ -26,11 +26,30 @@ static int give_back(uint64_t at)
     return halo_client_send(HIP_OP_FREE, &(struct halo_remote_free){at});
 }
 
-/* Reserves the range here and keeps it. 0, -EADDRINUSE, or another errno. */
+/* Whether a GPU of another worker has memory with these addresses. False while its session is busy. */
+static bool is_of_another(uint64_t at, size_t n)
+{
+    bool is_there = false;
+    for (int i = 0; i < HALO_CLIENT_SESSIONS_MAX && !is_there; i++) {
+        struct halo_client_session *c = &halo_client_sessions[i];
+        if (c == &halo_client || pthread_mutex_trylock(&c->lock) != 0)
+            continue;
+        is_there = halo_remote_ranges_meet(&c->device_memory, at, n);
+        pthread_mutex_unlock(&c->lock);
+    }
+    return is_there;
+}
+
+/* Reserves the range here and keeps it. 0, -EADDRINUSE, or another errno. Workers know nothing of each other: their
+ * addresses may be the same, and which is meant the thread's device says. */
 static int keep(uint64_t at, size_t n)
 {
-    struct halo_remote_range range = {.at = at, .bytes = n, .device = halo_client_thread_device};
+    struct halo_remote_range range = {.at = at, .bytes = n, .device = halo_client_device_number()};
     int r = halo_remote_ranges_reserve(&halo_client.device_memory, range);
+    if (r == -EADDRINUSE && is_of_another(at, n)) {
+        range.is_shared = true;
+        r = 0;
+    }
     if (r)
         return r;
     range.uploaded = halo_upload_map(n);
@@ -90,7 +109,7 @@ int hipMallocPitch(void **ret, size_t *ret_pitch, size_t width, size_t height)
 int hipFree(void *p)
 {
     struct halo_remote_range range;
-    int error = halo_client_enter();
+    int error = halo_client_enter_at(p);
     if (!error && p) {
         if (!halo_remote_ranges_take(&halo_client.device_memory, (uint64_t)(uintptr_t)p, &range)) {
             error = HIP_INVALID_VALUE;
@@ -152,7 +171,7 @@ int hipHostMalloc(void **ret, size_t n, unsigned int flags)
 int hipHostFree(void *p)
 {
     struct halo_remote_range range;
-    int error = halo_client_enter();
+    int error = halo_client_enter_at(p);
     if (!error && p) {
         const struct halo_remote_range *held =
             halo_remote_ranges_find(&halo_client.host_memory, (uint64_t)(uintptr_t)p, 1);
@@ -207,7 +226,7 @@ int hipHostRegister(void *p, size_t n, unsigned int flags)
 int hipHostUnregister(void *p)
 {
     struct halo_remote_range range;
-    int error = halo_client_enter();
+    int error = halo_client_enter_at(p);
     if (!error && !halo_remote_ranges_take(&halo_client.registered_memory, halo_client_bits(p), &range))
         error = p ? HIP_HOST_NOT_REGISTERED : HIP_INVALID_VALUE;
     return halo_client_leave(error);
@@ -221,7 +240,7 @@ static const struct halo_remote_range *host_range(const void *p)
 
 int hipHostGetFlags(unsigned int *ret, void *p)
 {
-    int error = halo_client_enter();
+    int error = halo_client_enter_at(p);
     if (!error && (!ret || !host_range(p)))
         error = HIP_INVALID_VALUE;
     if (!error)
@@ -233,7 +252,7 @@ int hipHostGetFlags(unsigned int *ret, void *p)
 
 int hipPointerGetAttributes(struct hip_pointer_attributes *ret, const void *p)
 {
-    int error = halo_client_enter();
+    int error = halo_client_enter_at(p);
     if (!error && (!ret || (!p && halo_client_major < 7)))
         error = HIP_INVALID_VALUE;
     if (!error) {
@@ -260,7 +279,7 @@ static int find_device_range(const void *p, const struct halo_remote_range **ret
 int hipMemGetAddressRange(void **ret_base, size_t *ret_bytes, void *p)
 {
     const struct halo_remote_range *range = NULL;
-    int error = halo_client_enter();
+    int error = halo_client_enter_at(p);
     if (!error)
         error = find_device_range(p, &range);
     if (!error && ret_base)

@@ -21,7 +21,7 @@ static int create(void **ret, unsigned int flags, int priority)
     }
     slot->u.stream.flags = flags;
     slot->u.stream.priority = priority;
-    slot->u.stream.device = halo_client_thread_device;
+    slot->u.stream.device = halo_client_device_number();
     *ret = halo_client_pointer(bits);
     return 0;
 }
@@ -90,7 +90,7 @@ int hipStreamGetDevice(void *stream, int *ret)
     if (!error)
         error = get(stream, ret, &slot);
     if (!error)
-        *ret = slot ? slot->u.stream.device : halo_client_thread_device;
+        *ret = slot ? slot->u.stream.device : halo_client_device_number();
     return halo_client_leave(error);
 }
 

@@ -2,6 +2,7 @@
 #include "client_priv.h"
 
 #include <errno.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -13,6 +14,8 @@
 
 #define STREAM_LEGACY 1u
 #define STREAM_PER_THREAD 2u
+_Static_assert(HALO_CLIENT_SESSIONS_MAX *HALO_REMOTE_GENERATIONS == HALO_REMOTE_GENERATION_MAX + 1,
+               "no two sessions have the same handle");
 
 /* hip-worker refuses a runtime with this symbol: it would call itself. */
 extern const char halo_hip_remote_client[];
@@ -28,10 +31,15 @@ __attribute__((visibility("default"))) const char *halo_hip_remote_reason(void)
 
 static int call(struct halo_remote_port *port, enum halo_remote_op op, const void *request, void *ret_reply);
 
-struct halo_client halo_client = {
-    .port = {call}, .lock = PTHREAD_MUTEX_INITIALIZER, .opened = PTHREAD_COND_INITIALIZER};
+struct halo_client_session halo_client_sessions[HALO_CLIENT_SESSIONS_MAX] = {
+    [0 ... HALO_CLIENT_SESSIONS_MAX -
+     1] = {.port = {call}, .lock = PTHREAD_MUTEX_INITIALIZER, .opened = PTHREAD_COND_INITIALIZER}};
+_Thread_local struct halo_client_session *halo_client_here = halo_client_sessions;
 _Thread_local int halo_client_thread_device;
+static _Thread_local struct halo_client_session *home = halo_client_sessions; /* of the thread's device */
+static _Thread_local int home_device;
 static _Thread_local int thread_error;
+static atomic_int n_sessions; /* 0: the environment was not read yet */
 
 /* ---- errors ---- */
 
@@ -109,7 +117,7 @@ static void take_reply(void *ud, uint64_t tag, const union halo_remote_reply *re
 /* Texts and data of the reply do not outlive it: operations that have some are asked through the link. */
 static int call(struct halo_remote_port *port, enum halo_remote_op op, const void *request, void *ret_reply)
 {
-    struct halo_client *c = &halo_client;
+    struct halo_client_session *c = &halo_client;
     uint8_t device = (uint8_t)halo_client_thread_device;
     struct waiting w = {.ret = ret_reply, .bytes = halo_remote_op_find((uint16_t)op)->reply.bytes};
     if (!ret_reply)
@@ -189,7 +197,7 @@ static void take_properties(void *ud, uint64_t tag, const union halo_remote_repl
     d->properties.integrated = 0;
 }
 
-static int read_devices(struct halo_client *c)
+static int read_devices(struct halo_client_session *c)
 {
     int r = 0;
     for (int i = 0; i < c->n_devices && !r; i++) {
@@ -206,10 +214,9 @@ static int read_devices(struct halo_client *c)
     return r;
 }
 
-static int begin_session(struct halo_client *c)
+static int begin_session(struct halo_client_session *c)
 {
     struct halo_remote_init_reply a;
-    halo_client_thread_device = 0;
     const struct halo_remote_init q = {.hip_major = (uint32_t)halo_client_major, .features = HALO_REMOTE_FEATURE_BLOBS};
     int r = halo_remote_init(&c->port, &q, &a);
     if (r < 0 || a.status.error)
@@ -228,11 +235,12 @@ static int begin_session(struct halo_client *c)
         {HALO_REMOTE_BLOB, a.n_modules},
     };
     for (size_t i = 0; i < sizeof(tables) / sizeof(*tables) && !r; i++)
-        r = halo_remote_handles_init(&c->handles[tables[i].type], tables[i].type, tables[i].n);
+        r = halo_remote_handles_init(&c->handles[tables[i].type], tables[i].type, tables[i].n,
+                                     (uint32_t)(c - halo_client_sessions) * HALO_REMOTE_GENERATIONS);
     return r ? r : read_devices(c);
 }
 
-static void drop_tables(struct halo_client *c)
+static void drop_tables(struct halo_client_session *c)
 {
     for (int i = 0; i < HALO_REMOTE_N_HANDLE_TYPES; i++)
         halo_remote_handles_finish(&c->handles[i]);
@@ -245,23 +253,27 @@ static void drop_tables(struct halo_client *c)
 
 static void before_fork(void)
 {
-    pthread_mutex_lock(&halo_client.lock);
+    for (int i = 0; i < HALO_CLIENT_SESSIONS_MAX; i++)
+        pthread_mutex_lock(&halo_client_sessions[i].lock);
 }
 
 static void after_fork_in_parent(void)
 {
-    pthread_mutex_unlock(&halo_client.lock);
+    for (int i = HALO_CLIENT_SESSIONS_MAX; i-- > 0;)
+        pthread_mutex_unlock(&halo_client_sessions[i].lock);
 }
 
 /* The child has the descriptor but not the session: two processes cannot take turns on one stream of frames. */
 static void after_fork_in_child(void)
 {
-    struct halo_client *c = &halo_client;
-    if (c->state == HALO_CLIENT_OPEN || c->state == HALO_CLIENT_OPENING) {
-        halo_link_abandon(&c->link);
-        c->state = HALO_CLIENT_FORKED;
+    for (int i = HALO_CLIENT_SESSIONS_MAX; i-- > 0;) {
+        struct halo_client_session *c = &halo_client_sessions[i];
+        if (c->state == HALO_CLIENT_OPEN || c->state == HALO_CLIENT_OPENING) {
+            halo_link_abandon(&c->link);
+            c->state = HALO_CLIENT_FORKED;
+        }
+        pthread_mutex_unlock(&c->lock);
     }
-    pthread_mutex_unlock(&c->lock);
 }
 
 static int watch_forks(void)
@@ -275,7 +287,7 @@ static int watch_forks(void)
 }
 
 /* Why there is no session, where the connection had no reason of its own. */
-static const char *reason_of(const struct halo_client *c, int error)
+static const char *reason_of(const struct halo_client_session *c, int error)
 {
     if (error == -ENODEV)
         return "it has no GPU, or no HIP runtime";
@@ -284,12 +296,22 @@ static const char *reason_of(const struct halo_client *c, int error)
     return strerror(-error);
 }
 
+/* Of several workers the reason says which. */
+static void name_worker(const struct halo_client_session *c)
+{
+    char why[sizeof(last_reason)];
+    const struct halo_remote_settings *s = &c->settings;
+    memcpy(why, last_reason, sizeof(why));
+    snprintf(last_reason, sizeof(last_reason), "%s%s%s%s: %.100s", s->is_unix ? "unix:" : "",
+             s->is_unix ? s->path : s->host, s->is_unix ? "" : ":", s->is_unix ? "" : s->port, why);
+}
+
 /* With the lock, which is released while answers are waited for: other threads wait for `opened`. */
-static int open_session(struct halo_client *c)
+static int open_session(struct halo_client_session *c)
 {
     struct halo_remote_channel channel;
     const char *variable;
-    int r = halo_remote_settings_read(&c->settings, &variable);
+    int r = halo_remote_settings_read(&c->settings, (uint32_t)(c - halo_client_sessions), &variable);
     if (r < 0) {
         snprintf(last_reason, sizeof(last_reason), "the value of %s is not valid: '%s' (see hip-remote(7))", variable,
                  getenv(variable) ? getenv(variable) : "");
@@ -315,6 +337,8 @@ static int open_session(struct halo_client *c)
         snprintf(last_reason, sizeof(last_reason), "%s", reason_of(c, r));
     if (r)
         say("no session with the worker", last_reason);
+    if (r && atomic_load(&n_sessions) > 1)
+        name_worker(c);
     else if (c->settings.is_verbose)
         say("a session with the worker", channel.cipher ? "begins, encrypted" : "begins");
     c->state = r ? HALO_CLIENT_FAILED : HALO_CLIENT_OPEN;
@@ -331,9 +355,9 @@ void halo_remote_module_free(struct halo_remote_module *module)
 }
 
 /* At exit other threads may be inside a call, and later destructors may call HIP: they get an error. */
-__attribute__((destructor)) static void end_session(void)
+static void end_session(struct halo_client_session *c)
 {
-    struct halo_client *c = &halo_client;
+    halo_client_here = c; /* the thread enters no call any more */
     if (pthread_mutex_trylock(&c->lock) != 0)
         return;
     if (c->state == HALO_CLIENT_OPEN && !c->link.is_polling) {
@@ -355,9 +379,31 @@ __attribute__((destructor)) static void end_session(void)
     pthread_mutex_unlock(&c->lock);
 }
 
-int halo_client_enter(void)
+__attribute__((destructor)) static void end_sessions(void)
 {
-    struct halo_client *c = &halo_client;
+    for (int i = 0; i < HALO_CLIENT_SESSIONS_MAX; i++)
+        end_session(&halo_client_sessions[i]);
+    halo_client_here = home;
+}
+
+/* ---- calls ---- */
+
+static int count_sessions(void)
+{
+    int n = atomic_load(&n_sessions);
+    if (n == 0) {
+        n = (int)halo_remote_settings_count();
+        n = n < HALO_CLIENT_SESSIONS_MAX ? n : HALO_CLIENT_SESSIONS_MAX;
+        atomic_store(&n_sessions, n);
+    }
+    return n;
+}
+
+/* Takes the lock of a session and begins it if it is new. */
+static int enter(struct halo_client_session *c, int device)
+{
+    halo_client_here = c;
+    halo_client_thread_device = device;
     pthread_mutex_lock(&c->lock);
     while (c->state == HALO_CLIENT_OPENING)
         pthread_cond_wait(&c->opened, &c->lock);
@@ -366,9 +412,102 @@ int halo_client_enter(void)
     return error_of_state();
 }
 
+/* All sessions begin before one is used: the numbers of GPUs depend on it. A HIP error: one of them cannot be used. */
+static int begin_all(void)
+{
+    static atomic_bool is_done;
+    int n = count_sessions(), error = 0, n_devices = 0;
+    if (n == 1 || atomic_load(&is_done))
+        return 0;
+    for (int i = 0; i < n && !error; i++) {
+        struct halo_client_session *c = &halo_client_sessions[i];
+        error = enter(c, 0);
+        c->first_device = n_devices;
+        n_devices += c->n_devices;
+        pthread_mutex_unlock(&c->lock);
+    }
+    if (!error && n_devices > HALO_REMOTE_DEVICES_MAX)
+        error = HIP_NO_DEVICE;
+    atomic_store(&is_done, !error);
+    return error;
+}
+
+int halo_client_enter(void)
+{
+    int error = begin_all(), here = enter(home, home_device);
+    return error ? error : here;
+}
+
+int halo_client_count_devices(void)
+{
+    int n = 0;
+    for (int i = 0; i < count_sessions(); i++)
+        n += halo_client_sessions[i].n_devices;
+    return n;
+}
+
+int halo_client_enter_device(int *device)
+{
+    int error = begin_all();
+    for (int i = 0; i < count_sessions() && !error; i++) {
+        struct halo_client_session *c = &halo_client_sessions[i];
+        error = enter(c, 0);
+        int mine = *device - c->first_device;
+        if (error || (mine >= 0 && mine < c->n_devices)) {
+            *device = mine;
+            return error;
+        }
+        pthread_mutex_unlock(&c->lock);
+    }
+    int here = enter(home, home_device);
+    return error ? error : here ? here : HIP_INVALID_DEVICE;
+}
+
+static bool has_memory(const struct halo_client_session *c, uint64_t at)
+{
+    return halo_remote_ranges_find(&c->device_memory, at, 1) || halo_remote_ranges_find(&c->host_memory, at, 1) ||
+           halo_remote_ranges_find(&c->registered_memory, at, 1);
+}
+
+/* The thread's own session first: others may have memory with the same address. */
+int halo_client_enter_at(const void *p)
+{
+    int error = halo_client_enter();
+    if (error || count_sessions() == 1 || has_memory(&halo_client, halo_client_bits(p)))
+        return error;
+    pthread_mutex_unlock(&halo_client.lock);
+    for (int i = 0; i < count_sessions(); i++) {
+        struct halo_client_session *c = &halo_client_sessions[i];
+        error = enter(c, 0);
+        if (!error && has_memory(c, halo_client_bits(p)))
+            return 0;
+        pthread_mutex_unlock(&c->lock);
+    }
+    return halo_client_enter();
+}
+
+void halo_client_choose(int device)
+{
+    home = halo_client_here;
+    home_device = halo_client_thread_device = device;
+}
+
+void halo_client_retry(void)
+{
+    for (int i = 0; i < HALO_CLIENT_SESSIONS_MAX; i++) {
+        struct halo_client_session *c = &halo_client_sessions[i];
+        pthread_mutex_lock(&c->lock);
+        if (c->state == HALO_CLIENT_FAILED)
+            c->state = HALO_CLIENT_NEW; /* the worker may have been started since */
+        pthread_mutex_unlock(&c->lock);
+    }
+}
+
 int halo_client_leave(int error)
 {
     pthread_mutex_unlock(&halo_client.lock);
+    halo_client_here = home;
+    halo_client_thread_device = home_device;
     /* Up to HIP 6 it is the status of the last call, from HIP 7 on the last error. */
     if (halo_client_major < 7 || (error != HIP_SUCCESS && error != HIP_NOT_READY))
         thread_error = error;

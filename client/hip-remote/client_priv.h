@@ -1,8 +1,12 @@
-/* client_priv.h: the one session of this process with its worker, and what HIP keeps for each thread.
+/* client_priv.h: the sessions of this process with its workers, most often one, and what HIP keeps for each thread.
  *
- * The session begins with the first call that needs it: nothing happens when the library is loaded, and the child of a
+ * The sessions begin with the first call that needs one: nothing happens when the library is loaded, and the child of a
  * fork gets errors. Each exported function is halo_client_enter(), its work under the session's lock, and
  * halo_client_leave(), which keeps the thread's last error.
+ *
+ * The GPUs of several workers are numbered one worker after the other. A call works in the session of the thread's
+ * device; streams, events, modules and graphs of another session are unknown there. Session and device of a thread are
+ * `halo_client` and halo_client_thread_device, the GPU's number at its worker.
  */
 #ifndef HALO_HIP_REMOTE_CLIENT_PRIV_H
 #define HALO_HIP_REMOTE_CLIENT_PRIV_H
@@ -31,7 +35,9 @@ struct halo_client_device {
     struct halo_remote_get_device_properties_reply properties; /* its texts point to the three above */
 };
 
-struct halo_client {
+#define HALO_CLIENT_SESSIONS_MAX 8
+
+struct halo_client_session {
     struct halo_remote_port port; /* for the stubs: the thread's device, waits for the answer if there is one */
     pthread_mutex_t lock;
     pthread_cond_t opened;
@@ -42,6 +48,7 @@ struct halo_client {
     int fatal; /* HIP error that every call returns from now on */
     bool has_told_loss;
     int runtime_version, n_devices;
+    int first_device; /* the program's number of device 0 */
     struct halo_client_device devices[HALO_REMOTE_DEVICES_MAX];
     struct halo_remote_handles handles[HALO_REMOTE_N_HANDLE_TYPES];          /* by type */
     struct halo_remote_ranges device_memory, host_memory, registered_memory; /* registered: the program's own */
@@ -54,14 +61,32 @@ struct halo_remote_module {
     uint32_t n_globals;
 };
 
-extern struct halo_client halo_client;
-extern const int halo_client_major; /* of HIP, that this library stands for */
+extern struct halo_client_session halo_client_sessions[HALO_CLIENT_SESSIONS_MAX];
+extern _Thread_local struct halo_client_session *halo_client_here;
+#define halo_client (*halo_client_here)
 extern _Thread_local int halo_client_thread_device;
+extern const int halo_client_major; /* of HIP, that this library stands for */
 
 void halo_remote_module_free(struct halo_remote_module *module);
 
-/* Takes the lock, and begins the session if there is none. A HIP error; the lock is taken in either case. */
+/* Takes the lock, and begins the sessions if there are none. A HIP error; the lock is taken in either case. */
 int halo_client_enter(void);
+/* The same in the session that has this GPU of the program; `device` becomes its number there. HIP_INVALID_DEVICE: none
+ * has. */
+int halo_client_enter_device(int *device);
+/* The same in the session that has taken the memory at this address: the thread's, if it has some there too. */
+int halo_client_enter_at(const void *p);
+/* All GPUs of all sessions, which are open. */
+int halo_client_count_devices(void);
+/* Makes the GPU the thread's. With the lock of its session. */
+void halo_client_choose(int device);
+/* hipInit: sessions that could not begin are tried again. */
+void halo_client_retry(void);
+/* The program's number of the thread's GPU. */
+static inline int halo_client_device_number(void)
+{
+    return halo_client.first_device + halo_client_thread_device;
+}
 /* Releases the lock; keeps and returns the error. */
 int halo_client_leave(int error);
 

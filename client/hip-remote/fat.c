@@ -38,6 +38,8 @@ struct binary {
     struct loaded loaded[HALO_REMOTE_DEVICES_MAX];
 };
 
+/* Whose lock the tables below have: the kernels of compiled programs run on the GPUs of the first worker. */
+static struct halo_client_session *const first = &halo_client_sessions[0];
 static struct binary *binaries;
 /* By the host's address, open addressing; a power of two, at most half full. */
 static struct symbol *symbols;
@@ -120,7 +122,7 @@ static int load(struct binary *binary, uint64_t *ret_module)
 
 int halo_fat_function(const void *stub, uint64_t *ret_function)
 {
-    struct symbol *symbol = find(stub);
+    struct symbol *symbol = &halo_client == first ? find(stub) : NULL;
     if (!symbol || symbol->bytes)
         return HIP_INVALID_DEVICE_FUNCTION;
     uint64_t *at = &symbol->at[halo_client_thread_device], module;
@@ -133,7 +135,7 @@ int halo_fat_function(const void *stub, uint64_t *ret_function)
 
 int halo_fat_variable(const void *host, uint64_t *ret_at, uint64_t *ret_bytes)
 {
-    struct symbol *symbol = find(host);
+    struct symbol *symbol = &halo_client == first ? find(host) : NULL;
     if (!symbol || !symbol->bytes)
         return HIP_INVALID_SYMBOL;
     uint64_t *at = &symbol->at[halo_client_thread_device], *bytes = &symbol->bytes[halo_client_thread_device], module;
@@ -147,7 +149,7 @@ int halo_fat_variable(const void *host, uint64_t *ret_at, uint64_t *ret_bytes)
 
 const char *halo_fat_name(const void *host)
 {
-    const struct symbol *symbol = find(host);
+    const struct symbol *symbol = &halo_client == first ? find(host) : NULL;
     return symbol ? symbol->name : NULL;
 }
 
@@ -167,10 +169,10 @@ void **__hipRegisterFatBinary(const void *data)
         fprintf(stderr, "hip-remote: the program's code objects have an unknown wrapper (%#x, version %u)%s\n",
                 wrapper->magic, wrapper->version,
                 wrapper->magic == WRAPPER_MAGIC_APART ? "; code in a file of its own is not supported" : "");
-    pthread_mutex_lock(&halo_client.lock);
+    pthread_mutex_lock(&first->lock);
     binary->next = binaries;
     binaries = binary;
-    pthread_mutex_unlock(&halo_client.lock);
+    pthread_mutex_unlock(&first->lock);
     return (void **)binary;
 }
 
@@ -184,9 +186,9 @@ void __hipRegisterFunction(void **modules, const void *stub, char *device_functi
     (void)block;
     (void)grid;
     (void)warp;
-    pthread_mutex_lock(&halo_client.lock);
+    pthread_mutex_lock(&first->lock);
     add((struct binary *)modules, stub, device_name, false);
-    pthread_mutex_unlock(&halo_client.lock);
+    pthread_mutex_unlock(&first->lock);
 }
 
 void __hipRegisterVar(void **modules, void *host, char *host_name, char *device_name, int is_extern, size_t n,
@@ -197,22 +199,23 @@ void __hipRegisterVar(void **modules, void *host, char *host_name, char *device_
     (void)n;
     (void)is_constant;
     (void)is_global;
-    pthread_mutex_lock(&halo_client.lock);
+    pthread_mutex_lock(&first->lock);
     add((struct binary *)modules, host, device_name, true);
-    pthread_mutex_unlock(&halo_client.lock);
+    pthread_mutex_unlock(&first->lock);
 }
 
 /* A destructor may call it after the library's own. */
 void __hipUnregisterFatBinary(void **modules)
 {
-    pthread_mutex_lock(&halo_client.lock);
+    pthread_mutex_lock(&first->lock);
     for (struct binary **link = &binaries; *link; link = &(*link)->next) {
         struct binary *binary = *link;
         if ((void **)binary != modules)
             continue;
         *link = binary->next;
         for (int i = 0; i < HALO_REMOTE_DEVICES_MAX; i++)
-            if (halo_client.state == HALO_CLIENT_OPEN && binary->loaded[i].is_tried && !binary->loaded[i].error)
+            if (&halo_client == first && first->state == HALO_CLIENT_OPEN && binary->loaded[i].is_tried &&
+                !binary->loaded[i].error)
                 (void)halo_module_unload(binary->loaded[i].module);
         for (size_t i = 0; i < n_places; i++)
             if (symbols[i].host && symbols[i].binary == binary)
@@ -222,13 +225,13 @@ void __hipUnregisterFatBinary(void **modules)
         free(binary);
         break;
     }
-    pthread_mutex_unlock(&halo_client.lock);
+    pthread_mutex_unlock(&first->lock);
 }
 
 /* At exit another thread may be inside a call. */
 __attribute__((destructor)) static void forget_all(void)
 {
-    if (pthread_mutex_trylock(&halo_client.lock) != 0)
+    if (pthread_mutex_trylock(&first->lock) != 0)
         return;
     while (binaries) {
         struct binary *binary = binaries;
@@ -242,5 +245,5 @@ __attribute__((destructor)) static void forget_all(void)
     free(symbols);
     symbols = NULL;
     n_places = n_symbols = 0;
-    pthread_mutex_unlock(&halo_client.lock);
+    pthread_mutex_unlock(&first->lock);
 }

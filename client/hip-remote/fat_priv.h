@@ -2,7 +2,7 @@
  * addresses that stand for kernels and variables in them.
  *
  * Nothing is sent for a registration: a bundle is read and loaded for a device when one of its kernels or variables
- * is first used on it. With the lock of client_priv.h.
+ * is first used on it. Of several workers only the first has them. With the lock of client_priv.h.
  */
 #ifndef HALO_HIP_REMOTE_FAT_PRIV_H
 #define HALO_HIP_REMOTE_FAT_PRIV_H

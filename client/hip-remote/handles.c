@@ -5,9 +5,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-int halo_remote_handles_init(struct halo_remote_handles *h, enum halo_remote_handle_type type, uint32_t n)
+int halo_remote_handles_init(struct halo_remote_handles *h, enum halo_remote_handle_type type, uint32_t n,
+                             uint32_t generation)
 {
-    *h = (struct halo_remote_handles){.type = type, .slots = calloc(n, sizeof(*h->slots)), .n = n};
+    *h = (struct halo_remote_handles){
+        .type = type, .slots = calloc(n, sizeof(*h->slots)), .n = n, .generation = generation};
     return h->slots ? 0 : -ENOMEM;
 }
 
@@ -25,6 +27,7 @@ struct halo_remote_slot *halo_remote_handles_take(struct halo_remote_handles *h,
         h->free = h->slots[index].next_free;
     } else if (h->n_used < h->n) {
         index = h->n_used++;
+        h->slots[index].generation = h->generation;
     } else {
         return NULL;
     }
@@ -47,7 +50,7 @@ struct halo_remote_slot *halo_remote_handles_get(const struct halo_remote_handle
 void halo_remote_handles_drop(struct halo_remote_handles *h, struct halo_remote_slot *slot)
 {
     slot->is_live = false;
-    if (slot->generation == HALO_REMOTE_GENERATION_MAX)
+    if (slot->generation == h->generation + HALO_REMOTE_GENERATIONS - 1)
         return; /* never again: the worker would take it for its predecessor */
     slot->next_free = h->free;
     h->free = (uint32_t)(slot - h->slots) + 1;

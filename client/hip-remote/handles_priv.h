@@ -40,11 +40,16 @@ struct halo_remote_slot {
 struct halo_remote_handles {
     enum halo_remote_handle_type type;
     struct halo_remote_slot *slots;
-    uint32_t n, n_used; /* slots from n_used on were never live */
-    uint32_t free;      /* index + 1 */
+    uint32_t n, n_used;  /* slots from n_used on were never live */
+    uint32_t free;       /* index + 1 */
+    uint32_t generation; /* in front of the first one of each slot */
 };
 
-int halo_remote_handles_init(struct halo_remote_handles *h, enum halo_remote_handle_type type, uint32_t n);
+/* Generations of a table: tables that begin so far apart have no handle in common. */
+#define HALO_REMOTE_GENERATIONS ((HALO_REMOTE_GENERATION_MAX + 1) / 8)
+
+int halo_remote_handles_init(struct halo_remote_handles *h, enum halo_remote_handle_type type, uint32_t n,
+                             uint32_t generation);
 void halo_remote_handles_finish(struct halo_remote_handles *h);
 
 /* A live slot, zeroed; NULL: all are in use. */

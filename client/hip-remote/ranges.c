@@ -61,6 +61,12 @@ const struct halo_remote_range *halo_remote_ranges_find(const struct halo_remote
                : NULL;
 }
 
+bool halo_remote_ranges_meet(const struct halo_remote_ranges *r, uint64_t at, uint64_t n)
+{
+    uint32_t i = count_before(r, at + n - 1);
+    return i > 0 && r->entries[i - 1].at + r->entries[i - 1].bytes > at;
+}
+
 bool halo_remote_ranges_take(struct halo_remote_ranges *r, uint64_t at, struct halo_remote_range *ret)
 {
     uint32_t i = count_before(r, at);
@@ -109,6 +115,6 @@ int halo_remote_ranges_reserve(const struct halo_remote_ranges *r, struct halo_r
 void halo_remote_ranges_release(const struct halo_remote_ranges *r, struct halo_remote_range range)
 {
     struct halo_remote_range pages = own_pages(r, range);
-    if (pages.bytes > 0)
+    if (pages.bytes > 0 && !range.is_shared)
         munmap((void *)(uintptr_t)pages.at, pages.bytes);
 }

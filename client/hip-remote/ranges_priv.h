@@ -13,6 +13,7 @@
 struct halo_remote_range {
     uint64_t at, bytes;
     int device;        /* of a range of the device */
+    bool is_shared;    /* likewise: another worker has memory there too, no page is reserved for this one */
     uint8_t *uploaded; /* of the allocator: see upload_priv.h */
 };
 
@@ -26,6 +27,8 @@ void halo_remote_ranges_finish(struct halo_remote_ranges *r);
 int halo_remote_ranges_add(struct halo_remote_ranges *r, struct halo_remote_range range);
 /* The range that holds all of these bytes; NULL: none does. n may be 0. */
 const struct halo_remote_range *halo_remote_ranges_find(const struct halo_remote_ranges *r, uint64_t at, uint64_t n);
+/* Whether a range has one of these bytes. */
+bool halo_remote_ranges_meet(const struct halo_remote_ranges *r, uint64_t at, uint64_t n);
 /* Forgets the range that begins here. False: there is none. */
 bool halo_remote_ranges_take(struct halo_remote_ranges *r, uint64_t at, struct halo_remote_range *ret);
 

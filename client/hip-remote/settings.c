@@ -69,13 +69,38 @@ static bool take_time(const char *name, unsigned long unit, uint32_t *ret)
     return true;
 }
 
-static bool take_worker(struct halo_remote_settings *ret, const char **ret_variable)
+uint32_t halo_remote_settings_count(void)
 {
+    uint32_t n = 1;
+    for (const char *at = variable("HIP_REMOTE_WORKER"); at && (at = strchr(at, ',')); at++)
+        n++;
+    return n;
+}
+
+/* Worker `index` of the list, without the spaces around it. False: too long. */
+static bool list_item(const char *list, uint32_t index, char *ret, size_t size)
+{
+    for (; index > 0; index--)
+        list = strchr(list, ',') + 1;
+    list += strspn(list, " ");
+    size_t n = strcspn(list, ",");
+    while (n > 0 && list[n - 1] == ' ')
+        n--;
+    if (n >= size)
+        return false;
+    memcpy(ret, list, n);
+    ret[n] = '\0';
+    return true;
+}
+
+static bool take_worker(struct halo_remote_settings *ret, uint32_t index, const char **ret_variable)
+{
+    char item[sizeof(ret->host) + sizeof(ret->port) + sizeof("tcp:")];
     const char *worker = variable("HIP_REMOTE_WORKER"), *host = variable("TF_WORKER_HOST");
     const char *port = variable("TF_WORKER_PORT"), *folder = variable("XDG_RUNTIME_DIR");
     *ret_variable = worker ? "HIP_REMOTE_WORKER" : host || !port ? "TF_WORKER_HOST" : "TF_WORKER_PORT";
     if (worker)
-        return halo_remote_settings_parse_worker(ret, worker);
+        return list_item(worker, index, item, sizeof(item)) && halo_remote_settings_parse_worker(ret, item);
     if (host || port) {
         host = host ? host : "localhost";
         return take_endpoint(ret, host, strlen(host), port ? port : PUBLIC_PORT);
@@ -94,7 +119,7 @@ bool halo_remote_settings_is_verbose(void)
     return debug && strcmp(debug, "0") != 0;
 }
 
-int halo_remote_settings_read(struct halo_remote_settings *ret, const char **ret_variable)
+int halo_remote_settings_read(struct halo_remote_settings *ret, uint32_t index, const char **ret_variable)
 {
     static const struct {
         const char *name;
@@ -114,5 +139,5 @@ int halo_remote_settings_read(struct halo_remote_settings *ret, const char **ret
         if (!take_time(times[i].name, times[i].unit, times[i].is_io ? &ret->io_ms : &ret->connect_ms))
             return -EINVAL;
     }
-    return take_worker(ret, ret_variable) ? 0 : -EINVAL;
+    return take_worker(ret, index, ret_variable) ? 0 : -EINVAL;
 }

@@ -14,9 +14,12 @@ struct halo_remote_settings {
     bool is_verbose;
 };
 
-/* HIP_REMOTE_WORKER, then TF_WORKER_HOST and TF_WORKER_PORT, then the default socket of a local worker. 0; -EINVAL: a
- * variable has no valid value, and `ret_variable` names it. */
-int halo_remote_settings_read(struct halo_remote_settings *ret, const char **ret_variable);
+/* How many workers HIP_REMOTE_WORKER names, apart by commas; 1 without it. */
+uint32_t halo_remote_settings_count(void);
+
+/* Of worker `index`. HIP_REMOTE_WORKER, then TF_WORKER_HOST and TF_WORKER_PORT, then the default socket of a local
+ * worker. 0; -EINVAL: a variable has no valid value, and `ret_variable` names it. */
+int halo_remote_settings_read(struct halo_remote_settings *ret, uint32_t index, const char **ret_variable);
 
 /* "unix:/path", "tcp:HOST:PORT" or "HOST:PORT"; an IPv6 address stands in brackets. False: none of these. */
 bool halo_remote_settings_parse_worker(struct halo_remote_settings *ret, const char *text);

@@ -71,7 +71,7 @@ static void take_asked(void *ud, uint64_t tag, const union halo_remote_reply *re
 /* Nobody waits for it: an error comes with the next call that may report it. */
 static void take_unasked(void *ud, uint64_t tag, const union halo_remote_reply *reply)
 {
-    struct halo_client *c = ud;
+    struct halo_client_session *c = ud;
     if (reply->status.error && !c->link.deferred_error) {
         c->link.deferred_error = reply->status.error;
         c->link.deferred_op = HIP_OP_MEMCPY_TO_BLOB;

@@ -37,7 +37,7 @@ static void the_worker_is_found_by_variables(void **state)
     struct halo_remote_settings s;
     const char *variable;
     (void)state;
-    assert_int_equal(halo_remote_settings_read(&s, &variable), 0);
+    assert_int_equal(halo_remote_settings_read(&s, 0, &variable), 0);
     assert_true(s.is_unix);
     assert_string_equal(s.path, "/run/user/7/hip-worker.sock");
     assert_int_equal(s.connect_ms, 30000);
@@ -45,7 +45,7 @@ static void the_worker_is_found_by_variables(void **state)
     setenv("TF_WORKER_PORT", "9000", 1);
     setenv("TF_CONNECT_TIMEOUT", "2", 1);
     setenv("TF_IO_TIMEOUT", "3", 1);
-    assert_int_equal(halo_remote_settings_read(&s, &variable), 0);
+    assert_int_equal(halo_remote_settings_read(&s, 0, &variable), 0);
     assert_false(s.is_unix);
     assert_string_equal(s.host, "localhost");
     assert_string_equal(s.port, "9000");
@@ -54,16 +54,16 @@ static void the_worker_is_found_by_variables(void **state)
     setenv("TF_WORKER_HOST", "gpu.example", 1);
     unsetenv("TF_WORKER_PORT");
     setenv("HIP_REMOTE_IO_TIMEOUT_MS", "250", 1);
-    assert_int_equal(halo_remote_settings_read(&s, &variable), 0);
+    assert_int_equal(halo_remote_settings_read(&s, 0, &variable), 0);
     assert_string_equal(s.host, "gpu.example");
     assert_string_equal(s.port, "8000");
     assert_int_equal(s.io_ms, 250);
     setenv("HIP_REMOTE_WORKER", "[::1]:18515", 1);
-    assert_int_equal(halo_remote_settings_read(&s, &variable), 0);
+    assert_int_equal(halo_remote_settings_read(&s, 0, &variable), 0);
     assert_string_equal(s.host, "::1");
     assert_string_equal(s.port, "18515");
     setenv("HIP_REMOTE_WORKER", "unix:/tmp/s", 1);
-    assert_int_equal(halo_remote_settings_read(&s, &variable), 0);
+    assert_int_equal(halo_remote_settings_read(&s, 0, &variable), 0);
     assert_true(s.is_unix);
     assert_string_equal(s.path, "/tmp/s");
 }
@@ -73,10 +73,47 @@ static void refuse(const char *name, const char *value)
     struct halo_remote_settings s;
     const char *variable;
     setenv(name, value, 1);
-    if (halo_remote_settings_read(&s, &variable) != -EINVAL)
+    if (halo_remote_settings_read(&s, 0, &variable) != -EINVAL)
         fail_msg("%s='%s' was taken", name, value);
     assert_string_equal(variable, name);
     unsetenv(name);
+}
+
+static void several_workers_stand_in_one_list(void **state)
+{
+    struct halo_remote_settings s;
+    const char *variable;
+    (void)state;
+    assert_int_equal(halo_remote_settings_count(), 1);
+    setenv("HIP_REMOTE_WORKER", "unix:/tmp/a, gpu.example:1,[::1]:2 ", 1);
+    assert_int_equal(halo_remote_settings_count(), 3);
+    assert_int_equal(halo_remote_settings_read(&s, 0, &variable), 0);
+    assert_string_equal(s.path, "/tmp/a");
+    assert_int_equal(halo_remote_settings_read(&s, 1, &variable), 0);
+    assert_string_equal(s.host, "gpu.example");
+    assert_int_equal(halo_remote_settings_read(&s, 2, &variable), 0);
+    assert_string_equal(s.host, "::1");
+    assert_string_equal(s.port, "2");
+    setenv("HIP_REMOTE_WORKER", "unix:/tmp/a,", 1);
+    assert_int_equal(halo_remote_settings_read(&s, 1, &variable), -EINVAL);
+}
+
+static void tables_of_sessions_have_no_handle_in_common(void **state)
+{
+    struct halo_remote_handles one, other;
+    uint64_t of_one, of_other;
+    (void)state;
+    assert_int_equal(halo_remote_handles_init(&one, HALO_REMOTE_EVENT, 1, 0), 0);
+    assert_int_equal(halo_remote_handles_init(&other, HALO_REMOTE_EVENT, 1, HALO_REMOTE_GENERATIONS), 0);
+    struct halo_remote_slot *slot = halo_remote_handles_take(&one, &of_one);
+    assert_non_null(halo_remote_handles_take(&other, &of_other));
+    assert_null(halo_remote_handles_get(&one, of_other));
+    assert_null(halo_remote_handles_get(&other, of_one));
+    slot->generation = HALO_REMOTE_GENERATIONS - 1; /* the last one that is this table's */
+    halo_remote_handles_drop(&one, slot);
+    assert_null(halo_remote_handles_take(&one, &of_one));
+    halo_remote_handles_finish(&one);
+    halo_remote_handles_finish(&other);
 }
 
 static void other_values_are_refused(void **state)
@@ -155,7 +192,7 @@ static void a_destroyed_handle_stays_dead(void **state)
     struct halo_remote_handles h;
     uint64_t first, second, third;
     (void)state;
-    assert_int_equal(halo_remote_handles_init(&h, HALO_REMOTE_EVENT, 2), 0);
+    assert_int_equal(halo_remote_handles_init(&h, HALO_REMOTE_EVENT, 2, 0), 0);
     struct halo_remote_slot *slot = halo_remote_handles_take(&h, &first);
     assert_ptr_equal(halo_remote_handles_get(&h, first), slot);
     halo_remote_handles_drop(&h, slot);
@@ -168,7 +205,7 @@ static void a_destroyed_handle_stays_dead(void **state)
     assert_null(halo_remote_handles_get(&h, 0));
     assert_null(halo_remote_handles_get(&h, UINT64_MAX));
     assert_null(halo_remote_handles_get(&h, second ^ (uint64_t)3 << 56)); /* another type */
-    slot->generation = HALO_REMOTE_GENERATION_MAX;
+    slot->generation = HALO_REMOTE_GENERATIONS - 1;
     halo_remote_handles_drop(&h, slot);
     assert_null(halo_remote_handles_take(&h, &third)); /* no generation is left */
     halo_remote_handles_finish(&h);
@@ -178,10 +215,12 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup(the_worker_is_found_by_variables, clear),
+        cmocka_unit_test_setup(several_workers_stand_in_one_list, clear),
         cmocka_unit_test_setup(other_values_are_refused, clear),
         cmocka_unit_test(ranges_are_found_by_their_bytes),
         cmocka_unit_test(a_shared_page_is_reserved_once),
         cmocka_unit_test(a_destroyed_handle_stays_dead),
+        cmocka_unit_test(tables_of_sessions_have_no_handle_in_common),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
