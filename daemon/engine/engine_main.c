@@ -21,6 +21,7 @@
 #if HALO_INJECT
 #include <inject/inject.h>
 #endif
+#include <pipeline/pipeline.h>
 #include <protocol/standard_fds.h>
 #include <sandbox/sandbox.h>
 #include <store/fetch.h>
@@ -58,8 +59,11 @@ static const char usage[] =
     "      --no-sandbox       keep the right to open files, run programs and make sockets; for debuggers\n"
     "      --device D         auto (default), cpu or hip\n"
     "      --hip-lib PATH     the HIP runtime to use instead of the one that is found\n"
-    "      --remote WORKER    the GPU of a hip-worker: unix:PATH or HOST:PORT; --hip-lib is then its client library\n"
-    "      --remote-key FILE  the key of that worker\n"
+    "      --gpus N           divide the layers of each model over the first N GPUs (1 to 8)\n"
+    "      --remote WORKERS   the GPUs of a hip-worker, or of several, apart by commas: unix:PATH or HOST:PORT;\n"
+    "                         the layers of each model are divided over those of several. --hip-lib is then the\n"
+    "                         client library\n"
+    "      --remote-key FILE  the key of these workers\n"
     "      --budget-bytes N   memory that all models together may take; default: what is free\n"
     "      --checkpoint-bytes N  memory of each model for checkpoints of recurrent states, beside those of its\n"
     "                         sequences; default: 1073741824\n"
@@ -97,6 +101,7 @@ enum {
     OPT_NO_SANDBOX,
     OPT_DEVICE,
     OPT_HIP_LIB,
+    OPT_GPUS,
     OPT_REMOTE,
     OPT_REMOTE_KEY,
     OPT_THREADS,
@@ -124,6 +129,7 @@ static const struct option long_options[] = {
     {"no-sandbox", no_argument, NULL, OPT_NO_SANDBOX},
     {"device", required_argument, NULL, OPT_DEVICE},
     {"hip-lib", required_argument, NULL, OPT_HIP_LIB},
+    {"gpus", required_argument, NULL, OPT_GPUS},
     {"remote", required_argument, NULL, OPT_REMOTE},
     {"remote-key", required_argument, NULL, OPT_REMOTE_KEY},
     {"threads", required_argument, NULL, OPT_THREADS},
@@ -156,6 +162,11 @@ static int take_option(struct options *o, int option)
     case OPT_NO_SANDBOX: o->no_sandbox = true; return -1;
     case OPT_DEVICE: o->device = optarg; return -1;
     case OPT_HIP_LIB: o->engine.device_options.library = optarg; return -1;
+    case OPT_GPUS:
+        if (!parse_number(optarg, 1, HALO_STAGES_MAX, &number))
+            return refuse("--gpus wants a number from 1 to 8, not", optarg);
+        o->engine.device_options.n_stages = (uint32_t)number;
+        return -1;
     case OPT_REMOTE: o->remote = optarg; return -1;
     case OPT_REMOTE_KEY: o->remote_key = optarg; return -1;
     case OPT_THREADS:
@@ -214,6 +225,8 @@ static int parse_options(struct options *o, int argc, char **argv)
         return refuse("give one of --stdio and --fd N", NULL);
     if (o->remote && strcmp(o->device, "cpu") == 0)
         return refuse("--remote is for --device hip, not", o->device);
+    if (o->engine.device_options.n_stages > 1 && strcmp(o->device, "cpu") == 0)
+        return refuse("--gpus is for --device hip, not", o->device);
     o->engine.model_dirs = o->model_dirs;
     return -1;
 }
@@ -225,11 +238,16 @@ static int reach_worker(struct options *o)
         return -1;
 #if HALO_HIP
     char reason[HALO_DEVICE_REASON];
+    struct halo_device_options *device = &o->engine.device_options;
+    uint32_t n_gpus = 0;
     o->device = "hip";
-    if (!o->engine.device_options.library)
-        o->engine.device_options.library = halo_hip_remote_library();
-    if (halo_hip_remote_connect(o->engine.device_options.library, o->remote, o->remote_key, reason) == 0)
+    if (!device->library)
+        device->library = halo_hip_remote_library();
+    if (halo_hip_remote_connect(device->library, o->remote, o->remote_key, &n_gpus, reason) == 0) {
+        if (strchr(o->remote, ',') && device->n_stages == 0)
+            device->n_stages = n_gpus < HALO_STAGES_MAX ? n_gpus : HALO_STAGES_MAX;
         return -1;
+    }
     halo_log(HALO_LOG_ERROR, "%s", reason);
     return EXIT_NO_WORKER;
 #else
@@ -286,6 +304,20 @@ static const struct halo_device_ops *pick_device(const char *name, const struct 
     return NULL;
 }
 
+/* The device that divides models over several GPUs, where that is wanted. NULL: there is no GPU, and it was said. */
+static const struct halo_device_ops *divide_device(const struct halo_device_ops *device,
+                                                   struct halo_device_options *options)
+{
+    if (!device || options->n_stages <= 1)
+        return device;
+    if (device == halo_device_cpu()) {
+        fprintf(stderr, "halod-engine: --gpus %u, but there is no GPU that can be used\n", options->n_stages);
+        return NULL;
+    }
+    options->stage = device;
+    return halo_device_pipeline();
+}
+
 /* The weights are here, and another engine can take this one's place: of all processes it is the one to end. Raising
  * the score needs no privilege. */
 static void offer_to_oom_killer(void)
@@ -329,7 +361,8 @@ int main(int argc, char **argv)
     if (status >= 0)
         _exit(status);
     enter_sandbox(&options); /* before the first thread, a GPU's own ones too */
-    options.engine.device = pick_device(options.device, &options.engine.device_options);
+    options.engine.device =
+        divide_device(pick_device(options.device, &options.engine.device_options), &options.engine.device_options);
     if (!options.engine.device)
         return EXIT_USAGE;
 #if HALO_INJECT

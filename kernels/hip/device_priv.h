@@ -129,8 +129,8 @@ struct halo_device_model {
     uint32_t set;                                 /* of inputs, that the last run filled */
     float *logits_host, *logits_device;           /* pinned; where the GPU sees it */
     struct halo_candidate *top_host, *top_device; /* [n_outputs][n_top] */
-    float *taken, *left; /* of a stage: pinned rows that it takes and leaves */
-    uint64_t *digests;   /* likewise, its digests */
+    float *taken, *left;                          /* of a stage: pinned rows that it takes and leaves */
+    uint64_t *digests;                            /* likewise, its digests */
     void *staging_event[2];
     bool staging_busy[2];
     uint32_t staging_next;        /* the buffer that is filled next */

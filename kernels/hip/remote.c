@@ -1,9 +1,11 @@
-/* remote.c: has the client library of remote HIP begin its session before the process opens the device. Main thread. */
+/* remote.c: has the client library of remote HIP begin its sessions before the process opens the device. Main thread.
+ */
 #include <hip/hip.h>
 
 #include <dlfcn.h>
 #include <errno.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include <common/reason.h>
 
@@ -15,22 +17,27 @@ const char *halo_hip_remote_library(void)
     return HALO_HIP_REMOTE_LIBRARY;
 }
 
-int halo_hip_remote_connect(const char *library, const char *worker, const char *key_file, char *reason)
+int halo_hip_remote_connect(const char *library, const char *workers, const char *key_file, uint32_t *ret_gpus,
+                            char *reason)
 {
-    int (*init)(unsigned);
+    int (*init)(unsigned), (*count)(int *), n = 0;
     const char *(*why)(void);
-    if (setenv("HIP_REMOTE_WORKER", worker, 1) < 0 || setenv("HIP_REMOTE_CONNECT_TIMEOUT_MS", CONNECT_MS, 0) < 0 ||
+    if (setenv("HIP_REMOTE_WORKER", workers, 1) < 0 || setenv("HIP_REMOTE_CONNECT_TIMEOUT_MS", CONNECT_MS, 0) < 0 ||
         (key_file && setenv("HIP_REMOTE_KEY_FILE", key_file, 1) < 0))
         return halo_reason(reason, -errno, "no memory for the address of a worker");
     void *client = dlopen(library, RTLD_NOW | RTLD_LOCAL); /* stays open: it has the session */
     if (!client)
-        return halo_reason(reason, -ENOENT, "no client library for the worker %s: %s", worker, dlerror());
+        return halo_reason(reason, -ENOENT, "no client library for the worker %s: %s", workers, dlerror());
     *(void **)&init = dlsym(client, "hipInit");
+    *(void **)&count = dlsym(client, "hipGetDeviceCount");
     *(void **)&why = dlsym(client, "halo_hip_remote_reason");
-    if (!init || !why)
-        return halo_reason(reason, -ENOTSUP, "%s is not the client library of remote HIP, which a worker needs",
-                           library);
-    if (init(0) != 0)
-        return halo_reason(reason, -EHOSTUNREACH, "no session with the worker %s: %s", worker, why());
+    if (!init || !count || !why)
+        return halo_reason(reason, -ENOTSUP, "%s is not the client library of remote HIP, which workers need", library);
+    if (init(0) != 0 || count(&n) != 0) {
+        bool is_list = strchr(workers, ',') != NULL; /* then the reason begins with the one that is missing */
+        return halo_reason(reason, -EHOSTUNREACH, "no session with the worker %s%s%s", is_list ? "" : workers,
+                           is_list ? "" : ": ", why());
+    }
+    *ret_gpus = (uint32_t)n;
     return 0;
 }

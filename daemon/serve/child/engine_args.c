@@ -22,6 +22,10 @@ static void set_args(struct halo_engine_args *self, const struct halo_config *co
         args[n++] = (char *)"--hip-lib";
         args[n++] = config->hip_lib;
     }
+    if (config->gpus > 1) {
+        args[n++] = (char *)"--gpus";
+        args[n++] = self->gpus;
+    }
     if (config->remote) {
         args[n++] = (char *)"--remote";
         args[n++] = config->remote;
@@ -87,6 +91,7 @@ void halo_engine_args_init(struct halo_engine_args *self, const struct halo_conf
         return;
     }
     snprintf(self->fd, sizeof(self->fd), "%d", HALO_ENGINE_FD);
+    snprintf(self->gpus, sizeof(self->gpus), "%lld", (long long)config->gpus);
     snprintf(self->threads, sizeof(self->threads), "%lld", (long long)config->threads);
     snprintf(self->save, sizeof(self->save), "%lld", halo_config_saves(config) ? (long long)config->save_bytes : 0ll);
     snprintf(self->save_ms, sizeof(self->save_ms), "%lld", (long long)config->save_ms);

@@ -4,11 +4,11 @@
 
 #include <serve/child/engine.h>
 
-#define HALO_ENGINE_ARGS_MAX 30 /* without those of model_dirs */
+#define HALO_ENGINE_ARGS_MAX 32 /* without those of model_dirs */
 
 struct halo_engine_args {
     char **args, **env; /* args NULL: out of memory */
-    char fd[16], threads[24], budget[24], checkpoints[24], save[24], save_ms[24];
+    char fd[16], gpus[24], threads[24], budget[24], checkpoints[24], save[24], save_ms[24];
 };
 
 /* engine_args.c: the command line of an engine with these settings, and its environment: nothing of what is between the

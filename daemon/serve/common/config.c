@@ -51,6 +51,7 @@ static const struct key keys[] = {
     {"engine", "path", KEY_PATH, FIELD(engine_path)},
     {"engine", "device", KEY_DEVICE, FIELD(device)},
     {"engine", "hip_lib", KEY_PATH, FIELD(hip_lib)},
+    NUMBER("engine", gpus, 1, 8, 1),
     {"engine", "remote", KEY_STRING, FIELD(remote)},
     {"engine", "remote_key", KEY_PATH, FIELD(remote_key)},
     {"engine", "sandbox", KEY_BOOL, FIELD(sandbox), 0, 1, 1},
@@ -399,9 +400,14 @@ int halo_config_check(const struct halo_config *config, struct halo_fault *fault
     if (config->resume_user_bytes > config->resume_bytes)
         return halo_fault_set(fault, HALO_FAULT_BAD_REQUEST, "resume_user_bytes (%lld) is above resume_bytes (%lld)",
                               (long long)config->resume_user_bytes, (long long)config->resume_bytes);
-    if (config->remote && (!strchr(config->remote, ':') || strchr(config->remote, ',')))
-        return halo_fault_set(fault, HALO_FAULT_BAD_REQUEST, "remote: '%.100s' is neither unix:PATH nor HOST:PORT",
-                              config->remote);
+    for (const char *at = config->remote; at; at = strchr(at, ',') ? strchr(at, ',') + 1 : NULL) {
+        int n = (int)strcspn(at, ",");
+        if (!memchr(at, ':', (size_t)n))
+            return halo_fault_set(fault, HALO_FAULT_BAD_REQUEST, "remote: '%.*s' is neither unix:PATH nor HOST:PORT",
+                                  n < 100 ? n : 100, at);
+    }
+    if (config->gpus > 1 && strcmp(config->device, "cpu") == 0)
+        return halo_fault_set(fault, HALO_FAULT_BAD_REQUEST, "gpus: device = cpu uses none");
     if (config->remote && strcmp(config->device, "cpu") == 0)
         return halo_fault_set(fault, HALO_FAULT_BAD_REQUEST, "remote: device = cpu uses no worker");
     if (config->remote_key && !config->remote)

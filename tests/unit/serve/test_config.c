@@ -201,7 +201,9 @@ static void a_worker_has_an_address(void **state)
         {"unix:/run/user/1000/hip-worker.sock", NULL, "hip", NULL},
         {"[::1]:18515", "/etc/halod/key", "hip", NULL},
         {"gpu-server", NULL, "auto", "neither unix:PATH nor HOST:PORT"},
-        {"a:1, b:2", NULL, "auto", "neither unix:PATH nor HOST:PORT"},
+        {"a:1, unix:/b", "/etc/halod/key", "auto", NULL},
+        {"a:1, b", NULL, "auto", "' b' is neither unix:PATH nor HOST:PORT"},
+        {"a:1,", NULL, "auto", "'' is neither unix:PATH nor HOST:PORT"},
         {"gpu-server:18515", NULL, "cpu", "device = cpu uses no worker"},
         {NULL, "/etc/halod/key", "auto", "no remote to use it for"},
     };

@@ -17,10 +17,11 @@ void halo_hip_limit_queues(void);
 /* Where the client library of remote HIP is installed. */
 const char *halo_hip_remote_library(void);
 
-/* Has that library, or the one at another place, begin its session with a worker ("unix:PATH" or "HOST:PORT"), so that
- * the process can give up the right to connect before it opens the device. `key_file`: for a worker with a key, or
- * NULL. Before the first thread: it sets variables of the environment. 0, or a negative errno with the reason
- * (HALO_DEVICE_REASON bytes). */
-int halo_hip_remote_connect(const char *library, const char *worker, const char *key_file, char *reason);
+/* Has that library, or the one at another place, begin its sessions with these workers ("unix:PATH" or "HOST:PORT",
+ * apart by commas), so that the process can give up the right to connect before it opens the device. `key_file`: for
+ * workers with a key, or NULL. Before the first thread: it sets variables of the environment. 0 with how many GPUs they
+ * have together, or a negative errno with the reason (HALO_DEVICE_REASON bytes). */
+int halo_hip_remote_connect(const char *library, const char *workers, const char *key_file, uint32_t *ret_gpus,
+                            char *reason);
 
 #endif

@@ -24,8 +24,9 @@ struct halo_config {
     char *state_dir;
     char *engine_path; /* halod-engine */
     char *hip_lib;     /* NULL: the engine searches libamdhip64.so by itself */
-    char *remote;      /* worker whose GPU the engine uses: unix:PATH or HOST:PORT; NULL: this machine's */
-    char *remote_key;  /* file with its key; NULL: none */
+    int64_t gpus;      /* that the layers of each model are divided over */
+    char *remote;      /* workers whose GPUs the engine uses: unix:PATH or HOST:PORT each; NULL: this machine's */
+    char *remote_key;  /* file with their key; NULL: none */
     char *doctor_path; /* halo-doctor; NULL: there is none */
     enum halo_log_level log_level;
     char *device;             /* auto, cpu, hip */
