@@ -4,7 +4,6 @@
  * reply; the reply goes on in the next engine behind the ids that were sent.
  */
 #include <fcntl.h>
-#include <poll.h>
 #include <setjmp.h>
 #include <signal.h>
 #include <stdarg.h>
@@ -18,17 +17,8 @@
 #include <unistd.h>
 #include <cmocka.h>
 
-#include "daemon_fixture.h"
 #include "proxy.h"
-#include "remote.h"
-
-#define MODEL "fable-Q4_K_M"
-#define LOAD "\"model\":\"" MODEL "\",\"params\":{\"context\":64,\"kv_tokens\":128}"
-#define N_TOKENS 12
-#define GENERATE                                                                                                       \
-    "\"model\":\"" MODEL "\",\"prompt\":\"Once upon a time\",\"max_tokens\":12,\"temperature\":0.8,\"seed\":11"
-#define ENDS_MS 180000
-#define STEP_MS 8000 /* of one op on the emulated GPU, however busy the machine */
+#include "remote_rig.h"
 
 static struct worker worker;
 static struct daemon_fixture fixture;
@@ -41,93 +31,22 @@ static void start_worker(void)
     worker_start(&worker, getenv("HALO_EMULATED_LIB"), NULL);
 }
 
-/* `more`: of the section [engine]. */
-static void start_halod(const char *remote, const char *more)
-{
-    char config[512];
-    snprintf(config, sizeof(config),
-             "[defaults]\nemit_token_ids = true\n[engine]\nremote = %s\nrestart_max_ms = 200\nbreaker_ms = "
-             "300\nstep_ms = %d\n%s",
-             remote, STEP_MS, more);
-    daemon_start(&fixture, config);
-}
-
 static void start_both(void)
 {
     char remote[96];
     start_worker();
     snprintf(remote, sizeof(remote), "unix:%s/s", worker.folder);
-    start_halod(remote, "");
-}
-
-/* The worker's last session. */
-static pid_t session(void)
-{
-    struct pollfd state = {.fd = worker.log_fd, .events = POLLIN};
-    while (poll(&state, 1, 0) > 0) {
-        ssize_t n = read(worker.log_fd, worker.log + worker.n_log, sizeof(worker.log) - 1 - worker.n_log);
-        if (n <= 0)
-            break;
-        worker.n_log += (size_t)n;
-    }
-    pid_t pid = 0;
-    for (const char *at = worker.log; (at = strstr(at, "info  session ")); at++)
-        if (atoi(at + 14) > 0)
-            pid = (pid_t)atoi(at + 14);
-    assert_true(pid > 1);
-    return pid;
+    start_halod(&fixture, remote, "");
 }
 
 /* ---- requests ---- */
-
-/* Sends one request until it succeeds; an engine that is on its way back may refuse some. */
-static void works(const char *type, const char *rest, enum halo_ev_type wanted)
-{
-    struct client client;
-    client_open(&client, &fixture);
-    for (int attempt = 0; attempt < 100; attempt++) {
-        size_t i = client_send(&client, type, "%s", rest);
-        assert_true(client_wait(&client, 0, ENDS_MS));
-        if (client.requests[i].terminal == wanted) {
-            client_close(&client);
-            return;
-        }
-        client_forget(&client);
-        usleep(200000);
-    }
-    fail_msg("%s never works", type);
-}
-
-/* A reply; `meanwhile` happens after its first tokens. How many of them are those of before. */
-static size_t reply(void (*meanwhile)(void), int32_t ids[static N_TOKENS])
-{
-    struct client client;
-    client_open(&client, &fixture);
-    size_t i = client_send(&client, "generate", "%s", GENERATE), n_before = N_TOKENS;
-    while (meanwhile && client.requests[i].n_ids < 4)
-        client_poll(&client, 50);
-    if (meanwhile) {
-        n_before = client.requests[i].n_ids;
-        assert_true(n_before < N_TOKENS);
-        meanwhile();
-    }
-    assert_true(client_wait(&client, 0, ENDS_MS));
-    const struct client_request *request = &client.requests[i];
-    if (request->terminal != HALO_EV_DONE)
-        fail_msg("the reply ended with: %s", request->message);
-    assert_int_equal(request->n_restarts, meanwhile ? 1 : 0);
-    assert_int_equal(request->n_ids, N_TOKENS);
-    memcpy(ids, request->ids, N_TOKENS * sizeof(*ids));
-    client_close(&client);
-    return n_before;
-}
 
 /* The client's fixture sees to it that no id is missing and none comes twice. Those that were computed before are kept;
  * those after them may differ from an undisturbed reply as on any GPU: a prompt is computed in another order. */
 static void goes_on_after(void (*meanwhile)(void))
 {
     int32_t ids[N_TOKENS];
-    size_t n_before = reply(meanwhile, ids);
+    size_t n_before = reply(&fixture, meanwhile, ids);
     assert_memory_equal(ids, expected, n_before * sizeof(*ids));
 }
 
@@ -141,14 +60,14 @@ static void stop_both(void)
 
 static void kill_session(void)
 {
-    kill(session(), SIGKILL);
+    kill(worker_session(&worker), SIGKILL);
 }
 
 static pid_t stopped;
 
 static void stop_session(void)
 {
-    stopped = session();
+    stopped = worker_session(&worker);
     kill(stopped, SIGSTOP);
 }
 
@@ -169,30 +88,19 @@ static void replace_worker(void)
     assert_int_equal(symlink(to, from), 0);
 }
 
-static void remove_folder(const struct worker *w)
-{
-    static const char *const names[] = {"s", "s.lock"};
-    char path[96];
-    for (int i = 0; i < 2; i++) {
-        snprintf(path, sizeof(path), "%s/%s", w->folder, names[i]);
-        unlink(path);
-    }
-    assert_int_equal(rmdir(w->folder), 0);
-}
-
 /* One daemon for all three: each begins where the one before has ended. */
 static void a_reply_goes_on_when_its_worker_does_not(void **state)
 {
     (void)state;
     start_both();
-    works("load", LOAD, HALO_EV_LOADED);
-    reply(NULL, expected);
+    works(&fixture, "load", LOAD, HALO_EV_LOADED);
+    reply(&fixture, NULL, expected);
     goes_on_after(kill_session);
     goes_on_after(stop_session);
     kill(stopped, SIGKILL);
     goes_on_after(replace_worker);
     stop_both();
-    remove_folder(&replaced);
+    worker_remove(&replaced);
 }
 
 /* ---- a worker that is not there ---- */
@@ -204,7 +112,7 @@ static void a_missing_worker_is_one_clear_error(void **state)
     (void)state;
     start_worker();
     snprintf(remote, sizeof(remote), "unix:%s/elsewhere", worker.folder);
-    start_halod(remote, "");
+    start_halod(&fixture, remote, "");
     client_open(&client, &fixture);
     size_t i = client_send(&client, "load", LOAD);
     assert_true(client_wait(&client, 0, ENDS_MS));
@@ -216,7 +124,7 @@ static void a_missing_worker_is_one_clear_error(void **state)
     char path[96];
     snprintf(path, sizeof(path), "%s/s", worker.folder);
     assert_int_equal(symlink(path, remote + 5), 0); /* now it is there */
-    works("load", LOAD, HALO_EV_LOADED);
+    works(&fixture, "load", LOAD, HALO_EV_LOADED);
     unlink(remote + 5);
     stop_both();
 }
@@ -252,10 +160,10 @@ static void a_key_leads_to_the_same_ids(void **state)
                  (const char *[]){"--listen", "127.0.0.1:0", "--key-file", key, NULL});
     snprintf(remote, sizeof(remote), "127.0.0.1:%d", atoi(worker_await(&worker, "listening on 127.0.0.1:")));
     snprintf(more, sizeof(more), "remote_key = %s\n", key);
-    start_halod(remote, more);
-    works("load", LOAD, HALO_EV_LOADED);
+    start_halod(&fixture, remote, more);
+    works(&fixture, "load", LOAD, HALO_EV_LOADED);
     hello_and_status_name(remote);
-    reply(NULL, ids);
+    reply(&fixture, NULL, ids);
     if (expected[0] != 0)
         assert_memory_equal(ids, expected, sizeof(ids));
     unlink(key); /* needed by new sessions alone */
@@ -312,8 +220,8 @@ static void a_second_load_sends_hashes_alone(void **state)
         struct proxy proxy;
         proxy_start(&proxy, worker.folder, &(struct proxy_rule){.fault = PROXY_PASS});
         snprintf(remote, sizeof(remote), "unix:%s", proxy.path);
-        start_halod(remote, "");
-        works("load", "\"model\":\"large\",\"params\":{\"context\":64,\"kv_tokens\":64}", HALO_EV_LOADED);
+        start_halod(&fixture, remote, "");
+        works(&fixture, "load", "\"model\":\"large\",\"params\":{\"context\":64,\"kv_tokens\":64}", HALO_EV_LOADED);
         reply_of_large(ids[i]);
         daemon_stop(&fixture, 30000);
         proxy_wait(&proxy);

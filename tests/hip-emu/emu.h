@@ -26,6 +26,7 @@ enum {
 /* script.c: counts the call of a function and applies the script's entry for it. Returns the error that the call must
  * return, 0 to go on, or EMU_DROPPED or EMU_FLIPPED. */
 int emu_call(const char *function);
+int emu_call_of(const char *function, size_t n_bytes); /* of a copy */
 /* A "stall" of the script: work that is queued after this call never completes. */
 bool emu_stalled(void);
 /* Device lost: every later call fails. */

@@ -213,7 +213,7 @@ static int push_copy(void *stream, struct copy c)
 
 int hipMemcpyAsync(void *to, const void *from, size_t n, int kind, void *stream)
 {
-    int r = emu_call(__func__);
+    int r = emu_call_of(__func__, n);
     if (r && r != EMU_FLIPPED)
         return r == EMU_DROPPED ? EMU_SUCCESS : r;
     return kind >= 1 && kind <= 3 ? push_copy(stream, (struct copy){to, from, n, kind, 0, r == EMU_FLIPPED})

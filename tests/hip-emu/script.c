@@ -11,6 +11,7 @@
  *   lost:     this and every later call fails: the device is gone
  *   drop:     the call succeeds and does nothing: of work that is queued, a wrong result
  *   flip:     of a copy: one bit of what it brings is wrong, by which a float changes by an eighth or so
+ *   flip=N:   the same of copies of N bytes alone
  *   crash:    the process is aborted
  * Any thread. A script that cannot be read aborts too: a test that injects nothing must not pass.
  */
@@ -76,9 +77,12 @@ static void read_script(char *script)
     fclose(file);
 }
 
-static int act(const char *function, const char *action)
+/* n_bytes: of a copy. */
+static int act(const char *function, const char *action, size_t n_bytes)
 {
     long n;
+    if (sscanf(action, "flip=%ld", &n) == 1 && (strcmp(function, "hipMemcpyAsync") != 0 || (size_t)n != n_bytes))
+        return EMU_SUCCESS;
     fprintf(stderr, "hip-emu: %s: %s\n", function, action);
     if (sscanf(action, "delay=%ld", &n) == 1) {
         nanosleep(&(struct timespec){n / 1000, n % 1000 * 1000000}, NULL);
@@ -99,7 +103,7 @@ static int act(const char *function, const char *action)
         abort();
     if (strcmp(action, "drop") == 0)
         return EMU_DROPPED;
-    if (strcmp(action, "flip") == 0 && strcmp(function, "hipMemcpyAsync") == 0)
+    if (strncmp(action, "flip", 4) == 0 && strcmp(function, "hipMemcpyAsync") == 0)
         return EMU_FLIPPED;
     if (strcmp(action, "lost") == 0) {
         emu_lose();
@@ -110,6 +114,11 @@ static int act(const char *function, const char *action)
 }
 
 int emu_call(const char *function)
+{
+    return emu_call_of(function, 0);
+}
+
+int emu_call_of(const char *function, size_t n_bytes)
 {
     char script[SCRIPT_MAX], *save = NULL;
     unsigned long n = count_call(function);
@@ -123,7 +132,7 @@ int emu_call(const char *function)
         if (strcmp(name, function) != 0)
             continue;
         unsigned long at = strtoul(when, &end, 10);
-        int r = strcmp(when, "*") == 0 || (*end == '\0' && at == n) ? act(function, action) : EMU_SUCCESS;
+        int r = strcmp(when, "*") == 0 || (*end == '\0' && at == n) ? act(function, action, n_bytes) : EMU_SUCCESS;
         if (r)
             return r;
     }
