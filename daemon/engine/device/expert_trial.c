@@ -3,9 +3,14 @@
 
 #include <stdlib.h>
 
+static bool is_with(const struct halo_expert_trial *trial)
+{
+    return trial->stretch % 2 == 1;
+}
+
 bool halo_expert_trial_is_on(const struct halo_expert_trial *trial)
 {
-    return trial->phase == HALO_EXPERT_TRIAL_WITH || (trial->phase == HALO_EXPERT_TRIAL_DECIDED && trial->pays);
+    return trial->is_decided ? trial->pays : is_with(trial);
 }
 
 static int compare(const void *a, const void *b)
@@ -14,44 +19,29 @@ static int compare(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-/* Of the window; leaves it sorted. */
-static uint64_t median(struct halo_expert_trial *trial)
+/* Of all stretches with guesses, or without. */
+static uint64_t median(struct halo_expert_trial *trial, bool with)
 {
-    qsort(trial->ns, HALO_EXPERT_TRIAL_TOKENS - 1, sizeof(trial->ns[0]), compare);
-    return trial->ns[(HALO_EXPERT_TRIAL_TOKENS - 1) / 2];
-}
-
-static void enter(struct halo_expert_trial *trial, enum halo_expert_trial_phase phase)
-{
-    trial->phase = phase;
-    trial->n = 0;
+    qsort(trial->ns[with], trial->n_timed[with], sizeof(trial->ns[with][0]), compare);
+    uint32_t n = trial->n_timed[with];
+    return (trial->ns[with][(n - 1) / 2] + trial->ns[with][n / 2]) / 2;
 }
 
 void halo_expert_trial_note(struct halo_expert_trial *trial, uint64_t ns)
 {
     uint32_t n = trial->n++;
-    if (trial->phase == HALO_EXPERT_TRIAL_DECIDED) {
+    if (trial->is_decided) {
         if (trial->n == HALO_EXPERT_TRIAL_KEPT)
-            enter(trial, HALO_EXPERT_TRIAL_WITHOUT);
+            *trial = (struct halo_expert_trial){0};
         return;
     }
     if (n > 0)
-        trial->ns[n - 1] = ns;
+        trial->ns[is_with(trial)][trial->n_timed[is_with(trial)]++] = ns;
     if (trial->n < HALO_EXPERT_TRIAL_TOKENS)
         return;
-    uint64_t took = median(trial);
-    switch (trial->phase) {
-    case HALO_EXPERT_TRIAL_WITHOUT:
-        trial->without_ns = took;
-        enter(trial, HALO_EXPERT_TRIAL_WITH);
-        break;
-    case HALO_EXPERT_TRIAL_WITH:
-        trial->with_ns = took;
-        enter(trial, HALO_EXPERT_TRIAL_AGAIN);
-        break;
-    default:
-        trial->without_ns = took < trial->without_ns ? took : trial->without_ns;
-        trial->pays = (double)trial->with_ns < HALO_EXPERT_TRIAL_GAIN * (double)trial->without_ns;
-        enter(trial, HALO_EXPERT_TRIAL_DECIDED);
-    }
+    trial->n = 0;
+    if (++trial->stretch < HALO_EXPERT_TRIAL_STRETCHES)
+        return;
+    trial->is_decided = true;
+    trial->pays = (double)median(trial, true) < HALO_EXPERT_TRIAL_GAIN * (double)median(trial, false);
 }
