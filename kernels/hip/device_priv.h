@@ -111,8 +111,9 @@ struct halo_hip_input {
 
 /* Steps of one class, recorded (graph.c). */
 struct halo_hip_graph {
-    void *exec[2]; /* for each set of inputs; NULL: none */
-    bool warm;     /* a step of this class was launched once */
+    void *exec[2];    /* for each set of inputs; NULL: none */
+    bool warm;        /* a step of this class was launched once */
+    uint64_t took_ns; /* how long the host waited for the last one; 0: for none yet */
 };
 
 struct halo_device_model {
@@ -157,6 +158,11 @@ __attribute__((format(printf, 2, 3))) void halo_hip_notice(struct halo_device *d
 /* wait.c: polls the event until it is done. -ETIME after the device's deadline, after which the device is lost: what
  * was running may never end. */
 int halo_hip_wait(struct halo_device *device, void *event, const char *what, char *reason);
+/* The same for one of many waits that take about as long as each other: *took_ns is how long the last one took, 0
+ * before the first, and then this one. */
+int halo_hip_wait_like(struct halo_device *device, void *event, uint64_t *took_ns, const char *what, char *reason);
+/* Whether to poll without pauses after waited_ns of a wait that is expected to take expected_ns. */
+bool halo_hip_wait_is_close(uint64_t waited_ns, uint64_t expected_ns);
 /* Records the device's event and waits for it, that is for all work queued so far. */
 int halo_hip_drain(struct halo_device *device, const char *what, char *reason);
 

@@ -56,7 +56,10 @@ static int bring_outputs(struct halo_hip_run *run, struct halo_hip_input *input)
     char what[64];
     snprintf(what, sizeof(what), "a step of %u rows", run->n_rows);
     halo_phase_publish(run->phase, "waiting for the GPU", run->op);
-    r = halo_hip_wait(device, input->event, what, run->reason);
+    if (halo_hip_graph_fits(run))
+        r = halo_hip_wait_like(device, input->event, &halo_hip_graph_of(run)->took_ns, what, run->reason);
+    else
+        r = halo_hip_wait(device, input->event, what, run->reason);
     input->busy = false;
     if (!r) {
         halo_hip_outputs_take(run);
