@@ -6,9 +6,9 @@
  * q of each head are summed in LDS; then a wave makes the probabilities of every fourth head; then a lane is a few
  * elements of the output and a wave has a quarter of the positions. So a short context, which has few pages, waits for
  * memory once: what a wave needs of a page is loaded together, while the page before is used, that of the first page
- * before q is there. Where launches overlap, that requires all earlier steps to have ended: HALO_KERNEL_FIRST. Where q,
- * k and v come straight from their product, norm, rotation and the new entry of the cache are made here too: q by every
- * block for its heads, k and v by the one that has the newest page. The last block of a row's splits to finish merges
+ * before q is there: earlier steps have ended, also where launches overlap (HALO_KERNEL_EARLY). Where q, k and v come
+ * straight from their product, norm, rotation and the new entry of the cache are made here too: q by every block for
+ * its heads, k and v by the one that has the newest page. The last block of a row's splits to finish merges
  * them (attend_merge.h). Scores are in units of log2, so that exp2 does. D is the largest head dimension of the kernel;
  * q and sums beyond the real one are zero.
  */

@@ -29,21 +29,21 @@ template <uint32_t TYPE> HALO_DEVICE void embed_plain(const halo_embed_args &a)
         a.out[(uint64_t)halo_block_x() * a.n_cols + i] = gemv_plain_code<TYPE>::one(row, i) * a.scale;
 }
 
-HALO_KERNEL_FIRST(embed_f32, halo_embed_args, 256)
+HALO_KERNEL(embed_f32, halo_embed_args, 256)
 {
     embed_plain<HALO_TYPE_F32>(a);
 }
-HALO_KERNEL_FIRST(embed_f16, halo_embed_args, 256)
+HALO_KERNEL(embed_f16, halo_embed_args, 256)
 {
     embed_plain<HALO_TYPE_F16>(a);
 }
-HALO_KERNEL_FIRST(embed_bf16, halo_embed_args, 256)
+HALO_KERNEL(embed_bf16, halo_embed_args, 256)
 {
     embed_plain<HALO_TYPE_BF16>(a);
 }
 
 #define HALO_EMBED_KERNEL(TYPE, type)                                                                                  \
-    HALO_KERNEL_FIRST(embed_##type, halo_embed_args, 256)                                                              \
+    HALO_KERNEL(embed_##type, halo_embed_args, 256)                                                                    \
     {                                                                                                                  \
         embed<HALO_TYPE_##TYPE>(a);                                                                                    \
     }

@@ -22,8 +22,8 @@
  *   HALO_KERNEL(name, struct args, threads) { ... }   the kernel; its argument is `a`
  *   HALO_KERNEL_EARLY(...), halo_inputs_ready()       one that may begin while the launch before still runs: until it
  *                             calls halo_inputs_ready, which it must, it reads nothing but weights, the step's inputs
- *                             from the host and what earlier steps have left, and writes nothing
- *   HALO_KERNEL_FIRST(...)    one that begins a step: none after it begins before all earlier steps have ended
+ *                             from the host and what earlier steps have left, and writes nothing. The launch before
+ *                             the one in front of it has then ended, and so have all earlier ones
  *   HALO_KERNEL_RESIDENT(name, struct args, threads, blocks)   an EARLY one with so few registers that a
  *                             multiprocessor holds `blocks` blocks of it at once, on NVIDIA's chips; the other kernels
  *                             there: 2 of up to 256 threads, else 1. AMD's compiler has its own way

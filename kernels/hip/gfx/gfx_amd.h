@@ -8,7 +8,6 @@
 #define HALO_KERNEL(name, type, threads)                                                                               \
     extern "C" __attribute__((global)) __attribute__((amdgpu_flat_work_group_size(threads, threads))) void name(type a)
 #define HALO_KERNEL_EARLY(name, type, threads) HALO_KERNEL(name, type, threads)
-#define HALO_KERNEL_FIRST(name, type, threads) HALO_KERNEL(name, type, threads)
 #define HALO_KERNEL_RESIDENT(name, type, threads, blocks) HALO_KERNEL(name, type, threads)
 #define HALO_PLAIN_STEPS 2
 #define HALO_LDS(type, name) static __attribute__((shared)) type name

@@ -17,27 +17,21 @@
 #define HALO_LDS(type, name) __shared__ type name
 #define HALO_DEVICE_MEMBER __device__ __forceinline__
 #endif
-#define HALO_KERNEL(name, type, threads) HALO_KERNEL_AFTER(name, type, threads, halo_inputs_ready)
-#define HALO_KERNEL_FIRST(name, type, threads) HALO_KERNEL_AFTER(name, type, threads, halo_all_is_over)
-#define HALO_KERNEL_AFTER(name, type, threads, wait)                                                                   \
+#define HALO_KERNEL(name, type, threads)                                                                               \
     HALO_DEVICE void name##_after_inputs(const type &a);                                                               \
     HALO_KERNEL_EARLY(name, type, threads)                                                                             \
     {                                                                                                                  \
-        wait();                                                                                                        \
+        halo_inputs_ready();                                                                                           \
         name##_after_inputs(a);                                                                                        \
     }                                                                                                                  \
     HALO_DEVICE void name##_after_inputs(const type &a)
 #define HALO_KERNEL_EARLY(name, type, threads) HALO_KERNEL_RESIDENT(name, type, threads, (threads) <= 256 ? 2 : 1)
 #define HALO_KERNEL_RESIDENT(name, type, threads, blocks) HALO_ENTRY(threads, blocks) name(type a)
 
-/* A launch that may overlap the one before it begins before its inputs are there; the next may begin as soon as all
- * blocks of this one have. Where launches do not overlap this does nothing. */
+/* A launch that may overlap the one before it begins before its inputs are there. The next may begin as soon as all
+ * blocks of this one have waited for theirs, so after the launch before this one has ended: were it earlier, several
+ * launches would hold registers and wait. Where launches do not overlap this does nothing. */
 HALO_DEVICE void halo_inputs_ready(void)
-{
-    asm volatile("griddepcontrol.launch_dependents;\n\tgriddepcontrol.wait;" ::: "memory");
-}
-
-HALO_DEVICE void halo_all_is_over(void)
 {
     asm volatile("griddepcontrol.wait;\n\tgriddepcontrol.launch_dependents;" ::: "memory");
 }

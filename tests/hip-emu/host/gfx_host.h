@@ -26,7 +26,6 @@
     static_assert(sizeof(type) <= 48 * 1024, #type " exceeds the static LDS of NVIDIA's chips");                       \
     type &name = *static_cast<type *>(halo_host_lds(sizeof(type)))
 #define HALO_KERNEL_EARLY(name, type, threads) HALO_KERNEL(name, type, threads)
-#define HALO_KERNEL_FIRST(name, type, threads) HALO_KERNEL(name, type, threads)
 #define HALO_KERNEL_RESIDENT(name, type, threads, blocks) HALO_KERNEL(name, type, threads)
 #define HALO_KERNEL(name, type, threads)                                                                               \
     static void name(type a);                                                                                          \
