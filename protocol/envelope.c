@@ -107,10 +107,25 @@ struct skim {
     struct halo_range id;
 };
 
+/* Whether a part of the line is one JSON value, but no object. */
+static bool is_value(const char *text, struct halo_range part)
+{
+    struct halo_scan scan = {.text = text + part.at, .len = part.len, .limits = &halo_scan_answer, .allow_nul = true};
+
+    return halo_scan_object(&scan) == HALO_SCAN_NOT_OBJECT;
+}
+
+/* Only a key that is JSON may be read: skimming looks at no escape. */
+static bool is_id_key(const char *text, struct halo_range key)
+{
+    return key.len > 0 && is_value(text, (struct halo_range){key.at - 1, key.len + 2}) &&
+           halo_scan_key_is(text, key, "id");
+}
+
 /* A ',' or the closing '}' at `at` ends a member. */
 static void skim_member(struct skim *s, const char *text, size_t at)
 {
-    if (s->value_at > 0 && s->id.len == 0 && halo_scan_key_is(text, s->key, "id"))
+    if (s->value_at > 0 && s->id.len == 0 && is_id_key(text, s->key))
         s->id = (struct halo_range){s->value_at, at - s->value_at};
     s->key = (struct halo_range){0};
     s->value_at = 0;
@@ -137,15 +152,12 @@ static size_t count_space(const char *text, size_t len)
 static void take_skimmed(struct halo_envelope *env, const char *text, struct halo_range value)
 {
     size_t space = count_space(text + value.at, value.len);
-    struct halo_scan scan = {.limits = &halo_scan_answer, .allow_nul = true};
 
     value.at += space;
     value.len -= space;
     while (value.len > 0 && count_space(text + value.at + value.len - 1, 1) > 0)
         value.len--;
-    scan.text = text + value.at;
-    scan.len = value.len;
-    if (halo_scan_object(&scan) == HALO_SCAN_NOT_OBJECT)
+    if (is_value(text, value))
         on_id(env, text, value);
 }
 

@@ -123,6 +123,8 @@ static void late_ids(void **state)
         {LATE "\"\\u0000\\\\\",\"x\":{\"id\":1},\"id\" : 7 }\t", BAD_JSON, "NUL", 29, ID7},
         {LATE "\"\\u0000\",\"\\u0069d\":7}", BAD_JSON, "NUL", 29, ID7},
         {LATE "\"\xFF\",\"id\":7}", BAD_JSON, "not valid UTF-8", 29, ID7},
+        {LATE "\"\xFF\",\"\\|id\":1,\"\\u00\":1,\"\\ud800\":1,\"id\":7}", BAD_JSON, "not valid UTF-8", 29,
+         ID7}, /* no keys */
         {LATE OPEN_59 OPEN_29 "\"[\"" CLOSE_29 CLOSE_59 ",\"id\":7}", BAD_REQUEST, "nested more than", 92, ID7},
         /* What does not match, does not say what is an id. */
         {LATE "\"\\u0000\",\"x\":\"y\"z\",\"id\":7,\"q\":\"}", BAD_JSON, "NUL", 29, -1},
