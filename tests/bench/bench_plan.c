@@ -49,31 +49,39 @@ uint32_t bench_number(int argc, char **argv, int i, uint32_t otherwise, uint32_t
 }
 
 /* Seconds of one run of the plan, the mean of RUNS that are queued together. */
-static double time_runs(struct fixture *f, uint16_t value, uint32_t n_x, float *row)
+static double time_runs(struct fixture *f, uint16_t value, uint32_t n_x, int32_t first, float *row)
 {
     int32_t tokens[BENCH_ROWS_MAX] = {0, 1, 2, 3, 4, 5, 6, 7};
     fixture_peek(f, value, 0, row);
     double begin = now_s();
     for (int i = 0; i < RUNS; i++)
-        fixture_run(f, 1, tokens, n_x, 0, NULL);
+        fixture_run(f, 1, tokens, n_x, first, NULL);
     fixture_peek(f, value, 0, row);
     return (now_s() - begin) / RUNS;
 }
 
+double bench_time(struct fixture *f, uint16_t out, uint32_t n_x, int32_t first, double *ret_best)
+{
+    double times[N_REPEAT];
+    float *row = malloc(f->values[out].width * sizeof(*row));
+    fixture_run(f, 1, (const int32_t[BENCH_ROWS_MAX]){0, 1, 2, 3, 4, 5, 6, 7}, n_x, first, NULL);
+    for (int i = 0; i < N_REPEAT; i++)
+        times[i] = time_runs(f, out, n_x, first, row);
+    free(row);
+    qsort(times, N_REPEAT, sizeof(times[0]), ascending);
+    *ret_best = times[0];
+    return times[N_REPEAT / 2];
+}
+
 /* The plan with the kernels of $HALO_KERNEL_DIR. */
-static void measure(struct fixture *f, const char *what, uint16_t out, uint32_t n_x, uint32_t n_products, double bytes,
-                    float *row)
+static void measure(struct fixture *f, const char *what, uint16_t out, uint32_t n_x, uint32_t n_products, double bytes)
 {
     const char *dir = getenv("HALO_KERNEL_DIR");
-    double times[N_REPEAT];
+    double best;
     fixture_open(f, NULL, 1);
-    fixture_run(f, 1, (const int32_t[BENCH_ROWS_MAX]){0, 1, 2, 3, 4, 5, 6, 7}, n_x, 0, NULL);
-    for (int i = 0; i < N_REPEAT; i++)
-        times[i] = time_runs(f, out, n_x, row);
-    qsort(times, N_REPEAT, sizeof(times[0]), ascending);
-    double copy = f->device_ops->measure_bandwidth(f->device), median = times[N_REPEAT / 2];
+    double median = bench_time(f, out, n_x, 0, &best), copy = f->device_ops->measure_bandwidth(f->device);
     printf("%s x%u: median %8.1f GB/s, best %8.1f GB/s, copy %8.1f GB/s, share %5.1f %%, %.2f us each%s%s\n", what, n_x,
-           bytes / median * 1e-9, bytes / times[0] * 1e-9, copy * 1e-9, 100 * bytes / median / copy,
+           bytes / median * 1e-9, bytes / best * 1e-9, copy * 1e-9, 100 * bytes / median / copy,
            median / n_products * 1e6, dir ? "  " : "", dir ? dir : "");
     fixture_close(f);
 }
@@ -81,12 +89,10 @@ static void measure(struct fixture *f, const char *what, uint16_t out, uint32_t 
 void bench_run(struct fixture *f, const char *what, uint16_t out, uint32_t n_x, uint32_t n_products, double bytes,
                char **dirs)
 {
-    float *row = malloc(f->values[out].width * sizeof(*row));
     if (!*dirs)
-        measure(f, what, out, n_x, n_products, bytes, row);
+        measure(f, what, out, n_x, n_products, bytes);
     for (; *dirs; dirs++) {
         setenv("HALO_KERNEL_DIR", *dirs, 1);
-        measure(f, what, out, n_x, n_products, bytes, row);
+        measure(f, what, out, n_x, n_products, bytes);
     }
-    free(row);
 }
