@@ -75,10 +75,13 @@ static uint32_t rows_alone(const struct halo_pace *pace, const struct halo_pace_
     return rows < load->n_left ? rows : load->n_left;
 }
 
-/* As many rows as add as much again as any number does, to what the batch has room for. */
+/* As many rows as add as much again as any number does, but at most twice as many as ever before: what a row adds is
+ * known no better than that. */
 static uint32_t rows_apart(const struct halo_pace *pace, const struct halo_pace_load *load)
 {
-    return pace->owed_ns > 0 ? 0 : rows_in(pace->line.fixed_ns, pace->line.row_ns, load->n_left, load->n_left);
+    uint32_t most = 2 * pace->line.most_rows;
+    most = most < load->n_left ? most : load->n_left;
+    return pace->owed_ns > 0 ? 0 : rows_in(pace->line.fixed_ns, pace->line.row_ns, most, most);
 }
 
 static bool is_apart(const struct halo_pace *pace, uint32_t n_decodes, double share_ns)
@@ -122,7 +125,7 @@ static void follow_steadily(double *value, double seen, double at_first)
 }
 
 /* Rows of one number say nothing about the line: it stays as it was. */
-static void note_line(struct halo_pace *pace, uint32_t n_decodes, double n_rows, double added_ns)
+static void note_line(struct halo_pace *pace, uint32_t n_decodes, uint32_t n_rows, double added_ns)
 {
     double known_ns = pace->line.fixed_ns + n_rows * pace->line.row_ns;
     if (pace->line.n_decodes != n_decodes) {
@@ -134,10 +137,12 @@ static void note_line(struct halo_pace *pace, uint32_t n_decodes, double n_rows,
         added_ns = 0;
     else if (known_ns > 0 && added_ns > 2 * known_ns) /* a hiccup, or more from now on: by steps */
         added_ns = 2 * known_ns;
+    if (n_rows > pace->line.most_rows)
+        pace->line.most_rows = n_rows;
     pace->line.weight = 0.9 * pace->line.weight + 1;
     pace->line.rows = 0.9 * pace->line.rows + n_rows;
     pace->line.ns = 0.9 * pace->line.ns + added_ns;
-    pace->line.rows_rows = 0.9 * pace->line.rows_rows + n_rows * n_rows;
+    pace->line.rows_rows = 0.9 * pace->line.rows_rows + (double)n_rows * n_rows;
     pace->line.rows_ns = 0.9 * pace->line.rows_ns + n_rows * added_ns;
     double rows = pace->line.rows / pace->line.weight, ns = pace->line.ns / pace->line.weight;
     double spread = pace->line.rows_rows / pace->line.weight - rows * rows;
@@ -169,7 +174,7 @@ void halo_pace_note(struct halo_pace *pace, uint32_t n_decodes, uint32_t n_promp
     double added_ns = ns - halo_pace_decode_ns(pace, n_decodes);
     follow_steadily(&pace->added_row_ns, added_ns / n_prompt_rows, ns / (n_prompt_rows + n_decodes));
     note_line(pace, n_decodes, n_prompt_rows, added_ns);
-    pace->owed_ns = pace->line.fixed_ns + n_prompt_rows * pace->line.row_ns;
+    pace->owed_ns = added_ns;
     pace->n_mixed++;
 }
 

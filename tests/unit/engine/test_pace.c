@@ -133,6 +133,34 @@ static void pieces_that_cost_much_however_few_are_far_between(void **state)
     halo_pace_finish(&pace);
 }
 
+/* A GPU whose steps vary by a few percent, a long prompt and a batch that would hold 2,048 of its rows: what a row adds
+ * is hidden in what any number of rows does, and no piece is much longer than those before. */
+static void a_piece_is_at_most_twice_as_long_as_those_before(void **state)
+{
+    const double decode_ns = 1.3 * MS, fixed_ns = 4.1 * MS, row_ns = 0.048 * MS;
+    for (uint32_t seed = 1; seed <= 20; seed++) {
+        struct halo_pace pace;
+        uint32_t noise = seed, n_steps = 0, n_rows_in_all = 0;
+        double ns = 0;
+        assert_int_equal(halo_pace_init(&pace, 48), 0);
+        for (; n_rows_in_all < 30000 && n_steps < 20000; n_steps++) {
+            struct halo_pace_load load = {.n_decodes = 8, .n_left = 2040, .any_cut = true, .n_prompts_of = 1};
+            uint32_t n_rows = halo_pace_rows(&pace, &load);
+            noise = noise * 1664525 + 1013904223;
+            double vary = 0.95 + 0.1 * (noise >> 16) / 65536;
+            double step_ns = vary * (decode_ns + (n_rows > 0 ? fixed_ns + n_rows * row_ns : 0));
+            assert_true(step_ns <= 10 * decode_ns);
+            halo_pace_note(&pace, 8, n_rows, (uint64_t)step_ns);
+            n_rows_in_all += n_rows;
+            ns += step_ns;
+        }
+        assert_true(n_rows_in_all >= 30000);
+        assert_true(ns <= 2.2 * n_steps * decode_ns);
+        assert_true(ns <= 12000.0 * MS); /* 173 tok/s would be 173 s, all at once 1.6 */
+        halo_pace_finish(&pace);
+    }
+}
+
 static void a_number_of_replies_is_measured_before_it_is_judged(void **state)
 {
     struct halo_pace pace;
@@ -257,6 +285,7 @@ int main(void)
         cmocka_unit_test(a_slower_machine_is_noticed),
         cmocka_unit_test(the_share_holds_at_any_depth),
         cmocka_unit_test(pieces_that_cost_much_however_few_are_far_between),
+        cmocka_unit_test(a_piece_is_at_most_twice_as_long_as_those_before),
         cmocka_unit_test(a_number_of_replies_is_measured_before_it_is_judged),
         cmocka_unit_test(one_slow_step_does_not_open_the_gate),
         cmocka_unit_test(alone_a_piece_is_as_long_as_one_may_wait),

@@ -34,7 +34,7 @@ struct halo_pace {
     /* Of mixed steps with `n_decodes` replies: sums of rows and of what they added, each step with 0.9 of the weight of
      * the next, and the line through them. */
     struct {
-        uint32_t n_decodes;
+        uint32_t n_decodes, most_rows; /* most_rows: of one step */
         double weight, rows, ns, rows_rows, rows_ns;
         double fixed_ns, row_ns; /* what pieces add however few, and each row of them; 0: unknown */
     } line;
