@@ -721,7 +721,8 @@ int main(int argc, char **argv)
         return 1;
     if (is_made)
         n_models = n_dense = 1;
-#ifdef __SANITIZE_THREAD__
+#ifdef __SANITIZE_THREAD__ /* every model has the same threads */
+    n_models = n_dense = 1;
 #define EACH_KIND(test) cmocka_unit_test_prestate(test, (void *)(uintptr_t)&kinds[0])
 #else
 #define EACH_KIND(test)                                                                                                \
