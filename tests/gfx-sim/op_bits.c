@@ -144,6 +144,22 @@ OP(v_lshl_or_b32)
     put(w, &i->o[0], 0, r, lo | c.lo, hi | c.hi);
 }
 
+OP(v_alignbit_b32)
+{
+    struct values a, b, c;
+    uint32_t r[32], lo = 0, hi = 0;
+    src(w, i, 1, &a);
+    src(w, i, 2, &b);
+    src(w, i, 3, &c);
+    for (int l = 0; l < N_LANES; l++) {
+        const uint32_t by = c.v[l] & 31, any = (a.lo | a.hi | b.lo | b.hi) >> l & 1, is_half = by == 16;
+        r[l] = (uint32_t)(((uint64_t)a.v[l] << 32 | b.v[l]) >> by);
+        lo |= (is_half ? b.hi >> l & 1 : any) << l;
+        hi |= (is_half ? a.lo >> l & 1 : any) << l;
+    }
+    put(w, &i->o[0], 0, r, lo | c.lo | c.hi, hi | c.lo | c.hi);
+}
+
 OP(v_perm_b32)
 {
     struct values a, b, c;
@@ -267,32 +283,19 @@ HALF_2(v_min_u16, x < y ? x : y)
 HALF_2(v_max_u16, x > y ? x : y)
 
 const struct op_entry isa_ops_bits[] = {
-    VALU(v_and_b32),
-    VALU(v_or_b32),
-    VALU(v_xor_b32),
-    VALU(v_not_b32),
-    VALU(v_or3_b32),
-    VALU(v_bfi_b32),
-    VALU(v_and_or_b32),
-    VALU(v_lshlrev_b32),
-    VALU(v_lshrrev_b32),
-    VALU(v_lshl_or_b32),
-    VALU(v_perm_b32),
-    VALU(v_cndmask_b32),
-    VALU(v_mbcnt_lo_u32_b32),
-    VALU(v_cvt_f16_f32),
-    VALU(v_cvt_f32_f16),
-    VALU(v_mul_f16),
-    VALU(v_lshrrev_b16),
-    VALU(v_lshlrev_b16),
-    VALU(v_ashrrev_i16),
-    VALU(v_add_nc_u16),
-    VALU(v_sub_nc_u16),
-    VALU(v_mul_lo_u16),
-    VALU(v_min_u16),
-    VALU(v_max_u16),
-    DUAL(and_b32),
-    DUAL(lshlrev_b32),
-    {"v_dual_cndmask_b32", op_v_dual_cndmask_b32, C_VALU, 1, 0},
+    VALU(v_and_b32),      VALU(v_or_b32),
+    VALU(v_xor_b32),      VALU(v_not_b32),
+    VALU(v_or3_b32),      VALU(v_bfi_b32),
+    VALU(v_and_or_b32),   VALU(v_lshlrev_b32),
+    VALU(v_lshrrev_b32),  VALU(v_lshl_or_b32),
+    VALU(v_alignbit_b32), VALU(v_perm_b32),
+    VALU(v_cndmask_b32),  VALU(v_mbcnt_lo_u32_b32),
+    VALU(v_cvt_f16_f32),  VALU(v_cvt_f32_f16),
+    VALU(v_mul_f16),      VALU(v_lshrrev_b16),
+    VALU(v_lshlrev_b16),  VALU(v_ashrrev_i16),
+    VALU(v_add_nc_u16),   VALU(v_sub_nc_u16),
+    VALU(v_mul_lo_u16),   VALU(v_min_u16),
+    VALU(v_max_u16),      DUAL(and_b32),
+    DUAL(lshlrev_b32),    {"v_dual_cndmask_b32", op_v_dual_cndmask_b32, C_VALU, 1, 0},
     {.name = NULL},
 };

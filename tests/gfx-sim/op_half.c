@@ -97,6 +97,17 @@ OP(v_pk_add_f16)
     put(w, &i->o[0], 0, r, p[0] | p[2], p[1] | p[3]);
 }
 
+OP(v_pack_b32_f16)
+{
+    struct values a, b;
+    uint32_t r[32];
+    src16(w, i, 1, &a);
+    src16(w, i, 2, &b);
+    for (int l = 0; l < N_LANES; l++)
+        r[l] = (a.v[l] & 0xffff) | b.v[l] << 16;
+    put(w, &i->o[0], 0, r, a.lo, b.lo);
+}
+
 OP(v_dot4_i32_iu8)
 {
     struct values a, b, c;
@@ -178,6 +189,7 @@ const struct op_entry isa_ops_half[] = {
     VALU(v_fma_mixlo_f16),
     VALU(v_pk_fma_f16),
     VALU(v_pk_add_f16),
+    VALU(v_pack_b32_f16),
     ENTRY(v_dot4_i32_iu8, C_VALU, 1, F_DOT),
     ENTRY(v_wmma_f32_16x16x16_f16, C_VALU, 1, F_WMMA),
     {.name = NULL},

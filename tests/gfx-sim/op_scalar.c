@@ -203,6 +203,12 @@ OP(s_addk_i32)
     put_s(w, i, &i->o[0], r, w->sccp);
 }
 
+OP(s_bitset1_b32)
+{
+    uint32_t p, q, a = scalar_of(w, &i->o[0], &p), b = scalar_of(w, &i->o[1], &q);
+    put_s(w, i, &i->o[0], a | 1u << (b & 31), p || q ? UINT32_MAX : 0);
+}
+
 OP(s_mulk_i32)
 {
     uint32_t p, a = scalar_of(w, &i->o[0], &p);
@@ -365,6 +371,7 @@ const struct op_entry isa_ops_scalar[] = {
     SALU(s_cselect_b32),
     ENTRY(s_addk_i32, C_SALU, 1, F_RMW),
     ENTRY(s_mulk_i32, C_SALU, 1, F_RMW),
+    ENTRY(s_bitset1_b32, C_SALU, 1, F_RMW),
     SALU(s_and_saveexec_b32),
     SALU(s_or_saveexec_b32),
     SALU(s_and_not1_saveexec_b32),

@@ -110,6 +110,7 @@ VECTOR_2(v_mul_lo_u32, (x) * (y))
 VECTOR_2(v_mul_hi_u32, (uint32_t)(((uint64_t)x * y) >> 32))
 VECTOR_2(v_mul_u32_u24, (x & 0xffffff) * (y & 0xffffff))
 VECTOR_2(v_mul_i32_i24, (uint32_t)(((int32_t)(x << 8) >> 8) * ((int32_t)(y << 8) >> 8)))
+VECTOR_2(v_mul_hi_i32_i24, (uint32_t)((int64_t)((int32_t)(x << 8) >> 8) * ((int32_t)(y << 8) >> 8) >> 32))
 VECTOR_3(v_mad_u32_u24, (x & 0xffffff) * (y & 0xffffff) + z)
 VECTOR_3(v_mad_i32_i24, (uint32_t)(((int32_t)(x << 8) >> 8) * ((int32_t)(y << 8) >> 8)) + z)
 VECTOR_3(v_add3_u32, x + y + z)
@@ -191,6 +192,7 @@ const struct op_entry isa_ops_valu[] = {
     ENTRY(v_mul_hi_u32, C_VALU, 1, F_QUARTER),
     VALU(v_mul_u32_u24),
     VALU(v_mul_i32_i24),
+    VALU(v_mul_hi_i32_i24),
     VALU(v_mad_u32_u24),
     VALU(v_mad_i32_i24),
     VALU(v_add3_u32),

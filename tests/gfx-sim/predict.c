@@ -46,11 +46,12 @@ static void predict(const char *name, const void *args, size_t n, double flops, 
     struct isa_cycles c;
     struct isa_kernel *k = isa_find(module, name);
     const uint32_t threads = isa_block(k) > 0 ? isa_block(k) : PUBLISHED_THREADS; /* which come without metadata */
-    if (isa_launch(k, (uint32_t[]){1, 1, 1}, threads, args, n, &options, &fault) < 0)
-        fail_msg("%s: %s", name, fault.text);
+    const int r = isa_launch(k, (uint32_t[]){1, 1, 1}, threads, args, n, &options, &fault);
     for (size_t i = 0; i < isa_n_findings(); i++)
-        if (isa_finding_at(i)->kind < ISA_N_DEFECTS)
+        if (r < 0 || isa_finding_at(i)->kind < ISA_N_DEFECTS)
             fail_msg("%s: %s: %s", name, isa_kind_name(isa_finding_at(i)->kind), isa_finding_at(i)->text);
+    if (r < 0)
+        fail_msg("%s: %s", name, fault.text);
     assert_int_equal(isa_cycles(&machine, 0, ROUNDS, &c), 0);
     const double clocks = (double)c.clocks / c.n_blocks; /* of the WGP for a block */
     const double peak = 2.0 * 16 * 16 * 16 / machine.wmma_clocks * machine.n_simds;

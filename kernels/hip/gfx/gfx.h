@@ -33,10 +33,13 @@
  *   halo_mma_load(tile, pitch)    operand from 16 rows of 16 halves in LDS (16-byte aligned rows, pitch in halves)
  *   halo_mma(a, b, c)             c[i] += sum over k of A[row][k] * B[col][k], with row, col = halo_mma_row(i),
  *                                 halo_mma_col(i)
- * Where there is HALO_MMA_CHAINS, a lane's sums are of two rows, and are an operand themselves:
- *   halo_mma_chain(c)             the sums as operand a, whose k are the columns of c
- *   halo_mma_chain_row(i), halo_mma_chain_of(i)   row 0 or 1 of the lane; which of them sum i is of. Lanes l ^ 1,
- *                             l ^ 2 and l ^ 3 have the other columns
+ * Chained products, whose sums are an operand of the next one: a lane's sums are of HALO_CHAIN_ROWS rows.
+ *   halo_chain_load(tile, pitch, skew)   operand b, whose rows 8 .. 15 lie `skew` halves further on where skew is not
+ *                                 0, which a target with HALO_PREFILL_AHEAD allows; operand a is that of halo_mma_load
+ *   halo_chain_mma(a, b, c)       c[i] += sum over k of A[row][k] * B[col][k], with row = halo_chain_row of
+ *                                 halo_chain_of(i), col = halo_chain_col(i)
+ *   halo_chain(c)                 the sums as operand a, whose k are the columns of c
+ *   halo_chain_max, halo_chain_sum   over the lanes that have the other columns of a row
  * Slabs in LDS are the operands of products of many rows: rows of SLAB halves in chunks of 8.
  *   halo_slab_pitch<SLAB>, halo_slab_at<SLAB>(row, chunk)   halves of a row, and where a chunk lies, in halves
  *   halo_slab_load<SLAB>(slab, row, column)                 operand from 16 rows and HALO_SLAB_STEP columns

@@ -264,6 +264,74 @@ HALO_DEVICE uint32_t halo_mma_col(int)
 }
 
 #if !defined(HALO_NO_MATRIX)
+/* Chained products have their rows in columns of the matrix unit, so that a lane's sums are of one row: lane l % 16.
+ * Which columns it has depends on which rows of the other operand come as which. */
+#define HALO_PREFILL_AHEAD 1
+#define HALO_CHAIN_ROWS 1
+HALO_DEVICE uint32_t halo_chain_row(int)
+{
+    return halo_lane() & 15;
+}
+HALO_DEVICE int halo_chain_of(int)
+{
+    return 0;
+}
+HALO_DEVICE halo_acc halo_chain_mma(halo_frag a, halo_frag b, halo_acc c)
+{
+    return halo_mma(b, a, c);
+}
+#if HALO_GFX12
+HALO_DEVICE uint32_t halo_chain_col(int i)
+{
+    return halo_mma_row(i);
+}
+HALO_DEVICE halo_frag halo_chain_load(const uint16_t *tile, uint32_t pitch, uint32_t skew = 0)
+{
+    return halo_mma_load(tile + (halo_lane() >> 3 & 1) * skew, pitch);
+}
+/* A lane has 8 l / 16 .. + 7 of its row: the columns that it needs. */
+HALO_DEVICE halo_frag halo_chain(halo_acc c)
+{
+    return __builtin_convertvector(c, halo_mma_8);
+}
+#else
+/* Sums 4 i .. 4 i + 3 are of columns 8 i + 4 (l / 16) .. + 3. The rows of a tile that eight lanes read are neighbours,
+ * which have no banks in common. */
+HALO_DEVICE uint32_t halo_chain_col(int i)
+{
+    return ((uint32_t)i & 4) * 2 + (halo_lane() >> 4) * 4 + ((uint32_t)i & 3);
+}
+HALO_DEVICE halo_frag halo_chain_load(const uint16_t *tile, uint32_t pitch, uint32_t skew = 0)
+{
+    const uint32_t row = (halo_lane() & 8) + (halo_lane() & 1) * 4 + (halo_lane() >> 1 & 3);
+    const halo_mma_8 *from = reinterpret_cast<const halo_mma_8 *>(tile + row * pitch + row / 8 * skew);
+    return halo_frag{{from[0], from[1]}};
+}
+/* The lanes l and l ^ 16 exchange what they have, and hold the same then. */
+HALO_DEVICE halo_frag halo_chain(halo_acc c)
+{
+    typedef uint32_t words __attribute__((ext_vector_type(4)));
+    const words own = __builtin_bit_cast(words, __builtin_convertvector(c, halo_mma_8));
+    const bool upper = halo_lane() >= 16;
+    words ret[2];
+#pragma unroll
+    for (int i = 0; i < 4; i++) {
+        const uint32_t other = (uint32_t)halo_xor<16>((int)own[i]);
+        ret[i / 2][i % 2] = upper ? other : own[i];
+        ret[i / 2][i % 2 + 2] = upper ? own[i] : other;
+    }
+    return halo_frag{{__builtin_bit_cast(halo_mma_8, ret[0]), __builtin_bit_cast(halo_mma_8, ret[1])}};
+}
+#endif
+HALO_DEVICE float halo_chain_max(float v)
+{
+    return halo_max(v, halo_xor<16>(v));
+}
+HALO_DEVICE float halo_chain_sum(float v)
+{
+    return v + halo_xor<16>(v);
+}
+
 /* Strips: A is the weights, B is x, with the layouts above. */
 #define HALO_STRIP_ROWS 1
 #define HALO_STRIP_SUMS 8

@@ -363,23 +363,6 @@ HALO_DEVICE uint32_t halo_pair_fma(uint32_t a, uint32_t b, uint32_t c)
     return r;
 }
 /* A lane's sums are of two rows; the other columns are in the lanes of the same l / 4. */
-#define HALO_MMA_CHAINS 1
-HALO_DEVICE uint32_t halo_mma_chain_row(int i)
-{
-    return (halo_lane() >> 2) + 8 * (uint32_t)i;
-}
-HALO_DEVICE int halo_mma_chain_of(int i)
-{
-    return i >> 1 & 1;
-}
-HALO_DEVICE halo_frag halo_mma_chain(const halo_acc &c)
-{
-    halo_frag f;
-#pragma unroll
-    for (int i = 0; i < 4; i++)
-        f.e[i] = halo_float_half(c.e[2 * i]) | (uint32_t)halo_float_half(c.e[2 * i + 1]) << 16;
-    return f;
-}
 HALO_DEVICE uint32_t halo_mma_row(int i)
 {
     return (halo_lane() >> 2) + 8 * ((uint32_t)i >> 1 & 1);
@@ -387,6 +370,47 @@ HALO_DEVICE uint32_t halo_mma_row(int i)
 HALO_DEVICE uint32_t halo_mma_col(int i)
 {
     return 8 * ((uint32_t)i >> 2) + (halo_lane() & 3) * 2 + ((uint32_t)i & 1);
+}
+
+#define HALO_PREFILL_AHEAD 0
+#define HALO_CHAIN_ROWS 2
+HALO_DEVICE uint32_t halo_chain_row(int i)
+{
+    return (halo_lane() >> 2) + 8 * (uint32_t)i;
+}
+HALO_DEVICE int halo_chain_of(int i)
+{
+    return i >> 1 & 1;
+}
+HALO_DEVICE uint32_t halo_chain_col(int i)
+{
+    return halo_mma_col(i);
+}
+HALO_DEVICE halo_frag halo_chain_load(const uint16_t *tile, uint32_t pitch, uint32_t = 0)
+{
+    return halo_mma_load(tile, pitch);
+}
+HALO_DEVICE halo_acc halo_chain_mma(const halo_frag &a, const halo_frag &b, const halo_acc &c)
+{
+    return halo_mma(a, b, c);
+}
+HALO_DEVICE halo_frag halo_chain(const halo_acc &c)
+{
+    halo_frag f;
+#pragma unroll
+    for (int i = 0; i < 4; i++)
+        f.e[i] = halo_float_half(c.e[2 * i]) | (uint32_t)halo_float_half(c.e[2 * i + 1]) << 16;
+    return f;
+}
+HALO_DEVICE float halo_chain_max(float v)
+{
+    v = halo_max(v, halo_xor<1>(v));
+    return halo_max(v, halo_xor<2>(v));
+}
+HALO_DEVICE float halo_chain_sum(float v)
+{
+    v += halo_xor<1>(v);
+    return v + halo_xor<2>(v);
 }
 
 #endif

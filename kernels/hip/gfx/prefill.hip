@@ -3,10 +3,13 @@
  *
  * A block has one q head and 8192 / D rows. The context goes by KEYS positions: all threads convert their K and,
  * transposed, their V to f16 in LDS; a wave multiplies its 16 rows of q with K, turns the scores into probabilities by
- * an online softmax, and multiplies those with V. Two lanes have the softmax of a row; scores and probabilities pass
- * through LDS, so that nothing depends on how a tile lies in registers. Where 16 rows have several waves, each makes
- * the scores and its part of the output. D is the largest head dimension of the kernel. Scores are in units of log2, so
- * that exp2 does.
+ * an online softmax, and multiplies those with V. A lane's scores are of one row or two, and its probabilities are an
+ * operand of the product with V (halo_chain): neither passes through LDS. Where 16 rows have several waves, each makes
+ * its part of the output. D is the largest head dimension of the kernel. Scores are in units of log2, so that exp2
+ * does.
+ *
+ * HALO_PREFILL_AHEAD: q stays in registers, and so do the next K and V on their way while these are multiplied. Waves
+ * that share 16 rows have a slice of q each; they add up their scores in LDS. Without, each of them makes all scores.
  */
 #include "hadamard.h"
 #include "heads.h"
@@ -14,30 +17,33 @@
 
 #if !defined(HALO_NO_MATRIX)
 constexpr float NOTHING = -1e30f; /* the maximum of no scores: finite, so that differences are numbers */
+constexpr uint32_t PREFILL_THREADS = 128;
 
 template <int D> struct prefill_shape {
-    static constexpr uint32_t ROWS = 8192 / D, KEYS = D > 256 ? 16 : 4096 / D, GROUPS = ROWS / 16, PARTS = 4 / GROUPS;
-    static constexpr uint32_t TILES = D / 16 / PARTS; /* of a wave's output */
+    static constexpr uint32_t HEAD = D, ROWS = 8192 / D, KEYS = D > 256 ? 16 : 4096 / D, GROUPS = ROWS / 16,
+                              PARTS = 4 / GROUPS;
+    static constexpr uint32_t SLICE = D / PARTS, TILES = SLICE / 16; /* of a wave's output */
     /* Keep rows 16-byte aligned and off each other's banks. */
-    static constexpr uint32_t PITCH = D + 8, V_PITCH = KEYS + 8, S_PITCH = KEYS + 1;
+    static constexpr uint32_t PITCH = D + 8, V_PITCH = KEYS + 8;
     /* Heads of 512: V takes K's place once the scores are made. Both beside each other exceed the 48 KiB of static LDS
      * that NVIDIA's chips allow a block. */
-    static constexpr bool V_REPLACES_K = D > 256;
-    static constexpr uint32_t K_SIZE = KEYS * PITCH, V_SIZE = D * V_PITCH, V_AT = V_REPLACES_K ? 0 : K_SIZE,
-                              KV_SIZE = V_AT + V_SIZE;
-    static_assert(KV_SIZE >= K_SIZE, "K fits too");
+    static constexpr bool V_REPLACES_K = D > 256, AHEAD = HALO_PREFILL_AHEAD, SHARED = AHEAD && PARTS > 1;
+    /* Of eight rows of V: a wave stores pairs of positions to rows that are so many apart. */
+    static constexpr uint32_t V_SKEW = AHEAD ? KEYS : 0;
+    static constexpr uint32_t Q_SIZE = ROWS * PITCH, K_SIZE = KEYS * PITCH, V_SIZE = D * V_PITCH + D / 8 * V_SKEW;
+    static constexpr uint32_t K_AT = AHEAD ? 0 : Q_SIZE, V_AT = K_AT + (V_REPLACES_K ? 0 : K_SIZE),
+                              KV_END = V_AT + V_SIZE, SIZE = KV_END > Q_SIZE ? KV_END : Q_SIZE;
+    static_assert(KV_END >= K_AT + K_SIZE, "K fits too");
+    HALO_DEVICE_MEMBER static uint32_t v_row(uint32_t d)
+    {
+        return d * V_PITCH + d / 8 * V_SKEW;
+    }
 };
 
 template <int D> struct prefill_lds {
     typedef prefill_shape<D> shape;
-    alignas(16) uint16_t q[shape::ROWS * shape::PITCH], kv[shape::KV_SIZE];
-#if !defined(HALO_MMA_CHAINS)
-    union {
-        float score[16 * shape::S_PITCH];
-        alignas(16) uint16_t p[16 * shape::V_PITCH];
-    } wave[4];
-#endif
-    float row[4][16]; /* of a wave's rows: what their sums shrink by, at the end 1 / sum */
+    alignas(16) uint16_t tiles[shape::SIZE]; /* q; K and V behind it, or in its place */
+    halo_f4 sums[shape::SHARED ? 4 : 1][shape::KEYS / 8][shape::SHARED ? 32 : 1]; /* a wave's share of its scores */
 };
 
 /* What the block has to do. */
@@ -58,7 +64,7 @@ HALO_DEVICE void prefill_rotate_q(const halo_prefill_args &a, const prefill_job 
         load_head<D / 32>(a.q + ((uint64_t)row * a.n_head + job.head) * dim, dim, q);
         hadamard_strided<D / 32>(dim, q);
         for (uint32_t i = 0; i < D / 32; i++)
-            lds.q[r * shape::PITCH + halo_lane() + 32 * i] = halo_float_half(q[i] * scale);
+            lds.tiles[r * shape::PITCH + halo_lane() + 32 * i] = halo_float_half(q[i] * scale);
     }
 }
 
@@ -75,82 +81,221 @@ HALO_DEVICE void prefill_load_q(const halo_prefill_args &a, const prefill_job &j
         const uint32_t r = i / D, d = i % D;
         const float *q = a.q + ((uint64_t)(job.first_row + r) * a.n_head + job.head) * dim;
         const float scale = kv_score_scale(a.score, (int32_t)(job.first_pos + r));
-        lds.q[r * shape::PITCH + d] = r < job.n_rows && d < dim ? halo_float_half(q[d] * scale) : 0;
+        lds.tiles[r * shape::PITCH + d] = r < job.n_rows && d < dim ? halo_float_half(q[d] * scale) : 0;
     }
 }
 
-/* K of positions base .. base + KEYS - 1. What lies behind `end` is zero: its memory may hold anything. */
-template <uint32_t TYPE, int D>
-HALO_DEVICE void prefill_load_k(const halo_prefill_args &a, const prefill_job &job, const uint8_t *page, uint32_t base,
-                                prefill_lds<D> &lds)
-{
+/* Neighbouring chunks of K of KEYS positions, as they are on their way. What lies behind `end` is zero: its memory may
+ * hold anything. */
+template <uint32_t TYPE, int D> struct prefill_k {
     typedef prefill_shape<D> shape;
-    constexpr uint32_t CHUNK = kv_chunk<TYPE>;
-    const uint8_t *head = page + job.kv_head * halo_hip_kv_head_bytes(TYPE, a.kv.head_dim_k);
-    const uint32_t dim = a.kv.head_dim_k;
-    for (uint32_t i = halo_tid(); i < shape::KEYS * (D / CHUNK); i += 128) {
-        const uint32_t key = i % shape::KEYS, c = i / shape::KEYS, at = base % KV_PAGE + key;
-        const bool real = base + key < job.end && c < dim / CHUNK;
-        float scale = 1;
-        halo_u4 chunk = {{0, 0, 0, 0}};
-        if (real)
-            chunk = halo_load<halo_u4>(head, c * KV_PAGE + at);
-        if (kv_scaled<TYPE> && real)
-            scale = halo_half_float(halo_load<uint16_t>(head + kv_scales_at<TYPE>(dim), c * CHUNK / 32 * KV_PAGE + at));
-        uint16_t *to = lds.kv + key * shape::PITCH + c * CHUNK;
-        if constexpr (TYPE == HALO_KV_F16) {
-            *reinterpret_cast<halo_u4 *>(to) = chunk;
-            continue;
+    static constexpr bool HELD = shape::AHEAD && TYPE != HALO_KV_F32; /* ahead; f32 takes too many registers */
+    static constexpr uint32_t CHUNK = kv_chunk<TYPE>,
+                              STEP = PREFILL_THREADS / shape::KEYS; /* chunks to the next item */
+    static constexpr uint32_t N = D / CHUNK / STEP;
+    halo_u4 chunk[HELD ? N : 1];
+    uint16_t scale[HELD ? N : 1];
+    /* The same offset in all tiles and items: what differs is the same in all lanes. */
+    template <bool WHOLE>
+    HALO_DEVICE_MEMBER void fetch(const halo_prefill_args &a, const prefill_job &job, const uint8_t *page,
+                                  uint32_t base, uint32_t i, uint32_t slot)
+    {
+        const uint8_t *head = page + job.kv_head * halo_hip_kv_head_bytes(TYPE, a.kv.head_dim_k);
+        const uint32_t dim = a.kv.head_dim_k, key = halo_tid() % shape::KEYS, c = halo_tid() / shape::KEYS,
+                       at = base % KV_PAGE;
+        const bool real = WHOLE || (base + key < job.end && c + STEP * i < dim / CHUNK);
+        if (!WHOLE) {
+            chunk[slot] = halo_u4{{0, 0, 0, 0}};
+            scale[slot] = 0;
         }
-        uint32_t pairs[CHUNK / 2];
-        for (uint32_t e = 0; e < CHUNK; e += 2)
-            pairs[e / 2] = halo_float_half(kv_element<TYPE>(chunk, e) * scale) |
-                           (uint32_t)halo_float_half(kv_element<TYPE>(chunk, e + 1) * scale) << 16;
-        for (uint32_t e = 0; e < CHUNK / 2; e++)
-            *reinterpret_cast<uint32_t *>(to + 2 * e) = pairs[e];
+        if (real)
+            chunk[slot] = halo_load<halo_u4>(head + (STEP * i * KV_PAGE + at) * 16, c * KV_PAGE + key);
+        if (kv_scaled<TYPE> && real)
+            scale[slot] = halo_load<uint16_t>(head + kv_scales_at<TYPE>(dim) + at * 2,
+                                              (c + STEP * i) * CHUNK / 32 * KV_PAGE + key);
     }
-}
+    HALO_DEVICE_MEMBER void settle(uint32_t i, uint32_t slot, uint16_t *k) const
+    {
+        uint16_t *to = k + halo_tid() % shape::KEYS * shape::PITCH + (halo_tid() / shape::KEYS + STEP * i) * CHUNK;
+        if constexpr (TYPE == HALO_KV_F16) {
+            *reinterpret_cast<halo_u4 *>(to) = chunk[slot];
+        } else {
+            const float factor = kv_scaled<TYPE> ? halo_half_float(scale[slot]) : 1;
+            uint32_t pairs[CHUNK / 2];
+            for (uint32_t e = 0; e < CHUNK; e += 2)
+                pairs[e / 2] = halo_float_half(kv_element<TYPE>(chunk[slot], e) * factor) |
+                               (uint32_t)halo_float_half(kv_element<TYPE>(chunk[slot], e + 1) * factor) << 16;
+            for (uint32_t e = 0; e < CHUNK / 2; e++)
+                *reinterpret_cast<uint32_t *>(to + 2 * e) = pairs[e];
+        }
+    }
+};
 
 /* V likewise, a row for each element of the head: two positions and a few elements to a thread. Neighbouring lanes have
  * neighbouring positions, so that what a wave stores together lies in different banks. */
-template <uint32_t TYPE, int D>
-HALO_DEVICE void prefill_load_v(const halo_prefill_args &a, const prefill_job &job, const uint8_t *page, uint32_t base,
-                                prefill_lds<D> &lds)
-{
+template <uint32_t TYPE, int D> struct prefill_v {
     typedef prefill_shape<D> shape;
-    const uint8_t *head = page + a.kv.n_head_kv * halo_hip_kv_head_bytes(TYPE, a.kv.head_dim_k) +
-                          job.kv_head * halo_hip_kv_head_bytes(TYPE, a.kv.head_dim_v);
-    const uint32_t dim = a.kv.head_dim_v;
-    constexpr uint32_t N = TYPE == HALO_KV_F32 ? 4 : 8, PAIRS = shape::KEYS / 2;
-    for (uint32_t i = halo_tid(); i < PAIRS * (D / N); i += 128) {
-        const uint32_t d = i / PAIRS * N, key = i % PAIRS * 2;
-        float v[2][N] = {};
-        for (uint32_t j = 0; j < 2; j++)
-            if (base + key + j < job.end && d < dim) {
-                kv_values<TYPE, N> values;
-                values.load(head, dim, base % KV_PAGE + key + j, d);
-                for (uint32_t e = 0; e < N; e++)
-                    v[j][e] = values.get((int)e);
-            }
-        for (uint32_t e = 0; e < N; e++)
-            *reinterpret_cast<uint32_t *>(lds.kv + shape::V_AT + (d + e) * shape::V_PITCH + key) =
-                halo_float_half(v[0][e]) | (uint32_t)halo_float_half(v[1][e]) << 16;
+    static constexpr bool HELD = prefill_k<TYPE, D>::HELD && !shape::V_REPLACES_K;
+    static constexpr uint32_t E = TYPE == HALO_KV_F32 ? 4 : 8, PAIRS = shape::KEYS / 2;
+    static constexpr uint32_t STEP = PREFILL_THREADS / PAIRS * E; /* elements to the next item */
+    static constexpr uint32_t N = D / STEP;
+    kv_values<TYPE, E> values[HELD ? N : 1][2];
+    template <bool WHOLE>
+    HALO_DEVICE_MEMBER void fetch(const halo_prefill_args &a, const prefill_job &job, const uint8_t *page,
+                                  uint32_t base, uint32_t i, uint32_t slot)
+    {
+        const uint8_t *head = page + a.kv.n_head_kv * halo_hip_kv_head_bytes(TYPE, a.kv.head_dim_k) +
+                              job.kv_head * halo_hip_kv_head_bytes(TYPE, a.kv.head_dim_v);
+        const uint32_t dim = a.kv.head_dim_v, d = halo_tid() / PAIRS * E, key = halo_tid() % PAIRS * 2,
+                       at = base % KV_PAGE;
+        for (uint32_t j = 0; j < 2; j++) {
+            if (!WHOLE)
+                values[slot][j] = {};
+            if (!WHOLE && (base + key + j >= job.end || d + STEP * i >= dim))
+                continue;
+            if constexpr (kv_scaled<TYPE>)
+                values[slot][j].load(head, dim, at + key + j, d + STEP * i);
+            else
+                values[slot][j].load(head + ((at + j) * dim + STEP * i) * (TYPE == HALO_KV_F32 ? 4 : 2), dim, key, d);
+        }
+    }
+    HALO_DEVICE_MEMBER void settle(uint32_t i, uint32_t slot, uint16_t *v) const
+    {
+        uint16_t *to = v + shape::v_row(halo_tid() / PAIRS * E) + halo_tid() % PAIRS * 2 + shape::v_row(STEP * i);
+        for (uint32_t e = 0; e < E; e++) {
+            uint16_t half[2];
+            for (uint32_t j = 0; j < 2; j++)
+                half[j] = halo_float_half(values[slot][j].get((int)e));
+            *reinterpret_cast<uint32_t *>(to + e * shape::V_PITCH) = half[0] | (uint32_t)half[1] << 16;
+        }
+    }
+};
+
+template <bool WHOLE, typename T>
+HALO_DEVICE void prefill_items(const halo_prefill_args &a, const prefill_job &job, const uint8_t *page, uint32_t base,
+                               T &tile, uint16_t *to)
+{
+#pragma unroll
+    for (uint32_t i = 0; i < T::N; i++) {
+        tile.template fetch<WHOLE>(a, job, page, base, i, T::HELD ? i : 0);
+        if constexpr (!T::HELD)
+            tile.settle(i, 0, to);
+        if (!T::HELD && i % 4 == 3)
+            halo_schedule_here(); /* else the registers for all of them are taken at once */
     }
 }
 
-/* Scores of 16 rows and KEYS positions. */
+/* Into registers, or if they are not held there to LDS. `dim`: what the head has of the kernel's D elements. */
+template <typename T>
+HALO_DEVICE void prefill_bring(const halo_prefill_args &a, const prefill_job &job, const uint8_t *page, uint32_t base,
+                               uint32_t dim, T &tile, uint16_t *to)
+{
+    if constexpr (!T::shape::AHEAD) {
+#pragma unroll 1
+        for (uint32_t i = 0; i < T::N; i++) {
+            tile.template fetch<false>(a, job, page, base, i, 0);
+            tile.settle(i, 0, to);
+        }
+    } else if (base + T::shape::KEYS <= job.end && dim == T::shape::HEAD) {
+        prefill_items<true>(a, job, page, base, tile, to);
+    } else {
+        prefill_items<false>(a, job, page, base, tile, to);
+    }
+}
+
+template <typename T>
+HALO_DEVICE void prefill_settle(const halo_prefill_args &a, const prefill_job &job, const uint8_t *page, uint32_t base,
+                                uint32_t dim, T &tile, uint16_t *to)
+{
+    if constexpr (T::HELD) {
+#pragma unroll
+        for (uint32_t i = 0; i < T::N; i++)
+            tile.settle(i, i, to);
+    } else {
+        prefill_bring(a, job, page, base, dim, tile, to);
+    }
+}
+
+/* The operands of the wave's 16 rows of q, from its slice, if they stay in registers. */
+template <int D> struct prefill_q {
+    typedef prefill_shape<D> shape;
+    halo_frag frag[shape::AHEAD ? shape::SLICE / 16 : 1];
+};
+
 template <int D>
-HALO_DEVICE void prefill_scores(uint32_t dim, uint32_t group, const prefill_lds<D> &lds,
-                                halo_acc (&s)[prefill_shape<D>::KEYS / 16])
+HALO_DEVICE void prefill_keep_q(uint32_t group, uint32_t part, const prefill_lds<D> &lds, prefill_q<D> &q)
+{
+    typedef prefill_shape<D> shape;
+    if constexpr (shape::AHEAD) {
+        halo_barrier();
+#pragma unroll
+        for (uint32_t i = 0; i < shape::SLICE / 16; i++)
+            q.frag[i] =
+                halo_mma_load(lds.tiles + group * 16 * shape::PITCH + part * shape::SLICE + 16 * i, shape::PITCH);
+    }
+}
+
+/* Scores of 16 rows and KEYS positions; where waves share them, the sum over the wave's slice. */
+template <int D>
+HALO_DEVICE void prefill_scores(uint32_t dim, uint32_t group, uint32_t part, const prefill_lds<D> &lds,
+                                const prefill_q<D> &q, halo_acc (&s)[prefill_shape<D>::KEYS / 16])
 {
     typedef prefill_shape<D> shape;
     constexpr uint32_t N = shape::KEYS / 16;
-#pragma unroll 1
-    for (uint32_t d = 0; d < dim; d += 16) {
-        const halo_frag q = halo_mma_load(lds.q + group * 16 * shape::PITCH + d, shape::PITCH);
+    const uint16_t *k = lds.tiles + shape::K_AT;
+    if constexpr (shape::AHEAD) {
+        constexpr uint32_t STEP = 64; /* columns that are multiplied or left out together */
 #pragma unroll
-        for (uint32_t n = 0; n < N; n++)
-            s[n] = halo_mma(q, halo_mma_load(lds.kv + n * 16 * shape::PITCH + d, shape::PITCH), s[n]);
+        for (uint32_t first = 0; first < shape::SLICE; first += STEP) {
+            if (shape::SHARED)
+                halo_schedule_here();
+            if (part * shape::SLICE + first >= dim)
+                continue;
+#pragma unroll
+            for (uint32_t d = first; d < first + STEP; d += 16)
+#pragma unroll
+                for (uint32_t n = 0; n < N; n++)
+                    s[n] = halo_chain_mma(
+                        q.frag[d / 16],
+                        halo_chain_load(k + n * 16 * shape::PITCH + part * shape::SLICE + d, shape::PITCH), s[n]);
+        }
+    } else {
+#pragma unroll 1
+        for (uint32_t d = 0; d < dim; d += 16) {
+            const halo_frag row = halo_mma_load(lds.tiles + group * 16 * shape::PITCH + d, shape::PITCH);
+#pragma unroll
+            for (uint32_t n = 0; n < N; n++)
+                s[n] = halo_chain_mma(row, halo_chain_load(k + n * 16 * shape::PITCH + d, shape::PITCH), s[n]);
+        }
+    }
+}
+
+/* The sums of the waves that share 16 rows: their scores. */
+template <int D> HALO_DEVICE void prefill_leave(prefill_lds<D> &lds, halo_acc (&s)[prefill_shape<D>::KEYS / 16])
+{
+#pragma unroll
+    for (uint32_t i = 0; i < prefill_shape<D>::KEYS / 8; i++) {
+        halo_acc &c = s[i / 2];
+        const uint32_t at = i % 2 * 4;
+        lds.sums[halo_wave()][i][halo_lane()] = halo_f4{{c[at], c[at + 1], c[at + 2], c[at + 3]}};
+    }
+}
+
+template <int D>
+HALO_DEVICE void prefill_join(uint32_t group, const prefill_lds<D> &lds, halo_acc (&s)[prefill_shape<D>::KEYS / 16])
+{
+    typedef prefill_shape<D> shape;
+#pragma unroll
+    for (uint32_t i = 0; i < shape::KEYS / 8; i++) {
+        halo_f4 sum = lds.sums[group * shape::PARTS][i][halo_lane()];
+#pragma unroll
+        for (uint32_t p = 1; p < shape::PARTS; p++)
+#pragma unroll
+            for (uint32_t e = 0; e < 4; e++)
+                sum.e[e] += lds.sums[group * shape::PARTS + p][i][halo_lane()].e[e];
+#pragma unroll
+        for (uint32_t e = 0; e < 4; e++)
+            s[i / 2][i % 2 * 4 + e] = sum.e[e];
     }
 }
 
@@ -165,47 +310,64 @@ HALO_DEVICE prefill_sight prefill_sees(const halo_prefill_args &a, uint32_t pos,
     return prefill_sight{lowest < base ? 0 : lowest - base, pos < base ? 0 : pos - base + 1};
 }
 
-#if defined(HALO_MMA_CHAINS)
-/* The softmax of two rows, with the lanes that have their other columns; sums are the lane's own. */
+/* The softmax of the lane's rows, with the lanes that have their other columns; sums are the lane's own. */
 struct prefill_state {
-    float max[2], sum[2];
+    float max[HALO_CHAIN_ROWS], sum[HALO_CHAIN_ROWS];
+    HALO_DEVICE_MEMBER prefill_state(void)
+    {
+        for (int i = 0; i < HALO_CHAIN_ROWS; i++) {
+            max[i] = NOTHING;
+            sum[i] = 0;
+        }
+    }
 };
-
-HALO_DEVICE float prefill_chain_max(float v)
-{
-    v = halo_max(v, halo_xor<1>(v));
-    return halo_max(v, halo_xor<2>(v));
-}
 
 /* Scores become probabilities and the operand of the products with V; `out` shrinks as the maximum grows. */
 template <int D>
-HALO_DEVICE void prefill_softmax(const halo_prefill_args &a, uint32_t first_pos, uint32_t base, prefill_lds<D> &,
+HALO_DEVICE void prefill_softmax(const halo_prefill_args &a, uint32_t first_pos, uint32_t base,
                                  halo_acc (&s)[prefill_shape<D>::KEYS / 16], prefill_state *state,
                                  halo_acc (&out)[prefill_shape<D>::TILES], halo_frag (&p)[prefill_shape<D>::KEYS / 16])
 {
-    constexpr uint32_t N = prefill_shape<D>::KEYS / 16;
+    constexpr uint32_t KEYS = prefill_shape<D>::KEYS, N = KEYS / 16;
     const float cap = a.score.cap * LOG2_E;
-    float shrink[2];
+    float shrink[HALO_CHAIN_ROWS];
+    if (cap > 0) {
 #pragma unroll
-    for (int r = 0; r < 2; r++) {
-        const prefill_sight sight = prefill_sees(a, first_pos + halo_mma_chain_row(r), base);
+        for (uint32_t n = 0; n < N; n++)
+#pragma unroll
+            for (int i = 0; i < 8; i++)
+                s[n][i] = halo_capped(s[n][i], cap);
+    }
+    /* Most tiles hide nothing from any of the 16 rows. */
+    if (base + KEYS - 1 > first_pos || kv_lowest(a.score, (int32_t)first_pos + 15) > base) {
+#pragma unroll
+        for (int r = 0; r < HALO_CHAIN_ROWS; r++) {
+            const prefill_sight sight = prefill_sees(a, first_pos + halo_chain_row(r), base);
+#pragma unroll
+            for (uint32_t n = 0; n < N; n++)
+#pragma unroll
+                for (int i = 0; i < 8; i++)
+                    if (halo_chain_of(i) == r) {
+                        const uint32_t at = 16 * n + halo_chain_col(i);
+                        s[n][i] = at >= sight.hidden && at < sight.seen ? s[n][i] : 2 * NOTHING;
+                    }
+        }
+    }
+#pragma unroll
+    for (int r = 0; r < HALO_CHAIN_ROWS; r++) {
         float max = state->max[r], sum = 0;
 #pragma unroll
         for (uint32_t n = 0; n < N; n++)
 #pragma unroll
             for (int i = 0; i < 8; i++)
-                if (halo_mma_chain_of(i) == r) {
-                    const uint32_t at = 16 * n + halo_mma_col(i);
-                    const float v = cap > 0 ? halo_capped(s[n][i], cap) : s[n][i];
-                    s[n][i] = at >= sight.hidden && at < sight.seen ? v : 2 * NOTHING;
+                if (halo_chain_of(i) == r)
                     max = halo_max(max, s[n][i]);
-                }
-        max = prefill_chain_max(max);
+        max = halo_chain_max(max);
 #pragma unroll
         for (uint32_t n = 0; n < N; n++)
 #pragma unroll
             for (int i = 0; i < 8; i++)
-                if (halo_mma_chain_of(i) == r) {
+                if (halo_chain_of(i) == r) {
                     s[n][i] = halo_exp2(s[n][i] - max);
                     sum += s[n][i];
                 }
@@ -215,108 +377,13 @@ HALO_DEVICE void prefill_softmax(const halo_prefill_args &a, uint32_t first_pos,
     }
 #pragma unroll
     for (uint32_t n = 0; n < N; n++)
-        p[n] = halo_mma_chain(s[n]);
+        p[n] = halo_chain(s[n]);
 #pragma unroll
     for (uint32_t t = 0; t < prefill_shape<D>::TILES; t++)
 #pragma unroll
         for (int i = 0; i < 8; i++)
-            out[t][i] *= shrink[halo_mma_chain_of(i)];
+            out[t][i] *= shrink[halo_chain_of(i)];
 }
-
-/* What the rows are divided by at the end, into LDS. */
-template <int D>
-HALO_DEVICE void prefill_finish(const halo_prefill_args &a, uint32_t head, const prefill_state &state,
-                                prefill_lds<D> &lds)
-{
-#pragma unroll
-    for (int r = 0; r < 2; r++) {
-        float sum = state.sum[r] + halo_xor<1>(state.sum[r]);
-        sum += halo_xor<2>(sum);
-        if (halo_lane() % 4 == 0)
-            lds.row[halo_wave()][halo_mma_chain_row(r)] =
-                sum > 0 ? halo_rcp(sum + kv_sink(a.score, head, state.max[r])) : 0;
-    }
-    halo_wave_barrier();
-}
-#else
-/* The softmax of half a row: lane 2 r and 2 r + 1 have row r of the wave's group. */
-struct prefill_state {
-    float max[1], sum[1];
-};
-
-/* Scores become probabilities by way of the wave's LDS; `out` shrinks as the maximum grows. */
-template <int D>
-HALO_DEVICE void prefill_softmax(const halo_prefill_args &a, uint32_t first_pos, uint32_t base, prefill_lds<D> &lds,
-                                 halo_acc (&s)[prefill_shape<D>::KEYS / 16], prefill_state *state,
-                                 halo_acc (&out)[prefill_shape<D>::TILES],
-                                 halo_frag (&ret)[prefill_shape<D>::KEYS / 16])
-{
-    typedef prefill_shape<D> shape;
-    constexpr uint32_t N = shape::KEYS / 2;
-    const uint32_t row = halo_lane() / 2, first = halo_lane() % 2 * N;
-    const prefill_sight sight = prefill_sees(a, first_pos + row, base);
-    const uint32_t hidden = sight.hidden, seen = sight.seen;
-    const float cap = a.score.cap * LOG2_E;
-    auto &own = lds.wave[halo_wave()];
-#pragma unroll
-    for (uint32_t n = 0; n < shape::KEYS / 16; n++)
-#pragma unroll
-        for (int i = 0; i < 8; i++)
-            own.score[halo_mma_row(i) * shape::S_PITCH + 16 * n + halo_mma_col(i)] = s[n][i];
-    halo_wave_barrier();
-    float p[N], max = state->max[0], sum = 0;
-#pragma unroll
-    for (uint32_t i = 0; i < N; i++)
-        p[i] = own.score[row * shape::S_PITCH + first + i];
-    if (cap > 0) {
-#pragma unroll
-        for (uint32_t i = 0; i < N; i++)
-            p[i] = halo_capped(p[i], cap);
-    }
-#pragma unroll
-    for (uint32_t i = 0; i < N; i++) {
-        p[i] = first + i >= hidden && first + i < seen ? p[i] : NOTHING;
-        max = halo_max(max, p[i]);
-    }
-    max = halo_max(max, halo_xor<1>(max));
-#pragma unroll
-    for (uint32_t i = 0; i < N; i++) {
-        p[i] = first + i >= hidden && first + i < seen ? halo_exp2(p[i] - max) : 0;
-        sum += p[i];
-    }
-    const float shrink = halo_exp2(state->max[0] - max);
-    state->sum[0] = halo_fma(state->sum[0], shrink, sum + halo_xor<1>(sum));
-    state->max[0] = max;
-    halo_wave_barrier(); /* all scores are read */
-#pragma unroll
-    for (uint32_t i = 0; i < N; i += 2)
-        *reinterpret_cast<uint32_t *>(own.p + row * shape::V_PITCH + first + i) =
-            halo_float_half(p[i]) | (uint32_t)halo_float_half(p[i + 1]) << 16;
-    if (first == 0)
-        lds.row[halo_wave()][row] = shrink;
-    halo_wave_barrier();
-#pragma unroll
-    for (uint32_t k = 0; k < shape::KEYS; k += 16)
-        ret[k / 16] = halo_mma_load(own.p + k, shape::V_PITCH);
-#pragma unroll
-    for (uint32_t t = 0; t < shape::TILES; t++)
-#pragma unroll
-        for (int i = 0; i < 8; i++)
-            out[t][i] *= lds.row[halo_wave()][halo_mma_row(i)];
-}
-
-/* What the rows are divided by at the end, into LDS. */
-template <int D>
-HALO_DEVICE void prefill_finish(const halo_prefill_args &a, uint32_t head, const prefill_state &state,
-                                prefill_lds<D> &lds)
-{
-    halo_wave_barrier();
-    if (halo_lane() % 2 == 0)
-        lds.row[halo_wave()][halo_lane() / 2] =
-            state.sum[0] > 0 ? halo_rcp(state.sum[0] + kv_sink(a.score, head, state.max[0])) : 0;
-    halo_wave_barrier();
-}
-#endif
 
 template <int D>
 HALO_DEVICE void prefill_outputs(uint32_t part, const prefill_lds<D> &lds,
@@ -324,19 +391,41 @@ HALO_DEVICE void prefill_outputs(uint32_t part, const prefill_lds<D> &lds,
                                  halo_acc (&out)[prefill_shape<D>::TILES])
 {
     typedef prefill_shape<D> shape;
+    const uint16_t *v = lds.tiles + shape::V_AT;
 #pragma unroll
-    for (uint32_t t = 0; t < shape::TILES; t++)
+    for (uint32_t t = 0; t < shape::TILES; t++) {
 #pragma unroll
         for (uint32_t k = 0; k < shape::KEYS; k += 16)
-            out[t] = halo_mma(p[k / 16],
-                              halo_mma_load(lds.kv + shape::V_AT + (part * shape::TILES + t) * 16 * shape::V_PITCH + k,
-                                            shape::V_PITCH),
-                              out[t]);
+            out[t] = halo_chain_mma(
+                p[k / 16],
+                halo_chain_load(v + shape::v_row(part * shape::SLICE + t * 16) + k, shape::V_PITCH, shape::V_SKEW),
+                out[t]);
+        if (shape::SHARED && t % 4 == 3)
+            halo_schedule_here(); /* else the registers for all operands are taken at once */
+    }
+}
+
+/* Outputs are divided by the sums of the softmax. */
+template <int D>
+HALO_DEVICE void prefill_divide(const halo_prefill_args &a, uint32_t head, const prefill_state &state,
+                                halo_acc (&out)[prefill_shape<D>::TILES])
+{
+    float factor[HALO_CHAIN_ROWS];
+#pragma unroll
+    for (int r = 0; r < HALO_CHAIN_ROWS; r++) {
+        const float sum = halo_chain_sum(state.sum[r]);
+        factor[r] = sum > 0 ? halo_rcp(sum + kv_sink(a.score, head, state.max[r])) : 0;
+    }
+#pragma unroll
+    for (uint32_t t = 0; t < prefill_shape<D>::TILES; t++)
+#pragma unroll
+        for (int i = 0; i < 8; i++)
+            out[t][i] *= factor[halo_chain_of(i)];
 }
 
 template <int D>
 HALO_DEVICE void prefill_store(const halo_prefill_args &a, const prefill_job &job, uint32_t group, uint32_t part,
-                               const prefill_lds<D> &lds, halo_acc (&out)[prefill_shape<D>::TILES])
+                               halo_acc (&out)[prefill_shape<D>::TILES])
 {
     typedef prefill_shape<D> shape;
     const uint32_t dim = a.kv.head_dim_v;
@@ -344,11 +433,10 @@ HALO_DEVICE void prefill_store(const halo_prefill_args &a, const prefill_job &jo
     for (uint32_t t = 0; t < shape::TILES; t++)
 #pragma unroll
         for (int i = 0; i < 8; i++) {
-            const uint32_t own = halo_mma_row(i), r = group * 16 + own,
-                           d = (part * shape::TILES + t) * 16 + halo_mma_col(i);
+            const uint32_t r = group * 16 + halo_chain_row(halo_chain_of(i)),
+                           d = part * shape::SLICE + t * 16 + halo_chain_col(i);
             if (r < job.n_rows && d < dim)
-                a.out[((uint64_t)(job.first_row + r) * a.n_head + job.head) * dim + d] =
-                    out[t][i] * lds.row[halo_wave()][own];
+                a.out[((uint64_t)(job.first_row + r) * a.n_head + job.head) * dim + d] = out[t][i];
         }
 }
 
@@ -358,28 +446,35 @@ HALO_DEVICE void prefill_rotate_store(const halo_prefill_args &a, const prefill_
                                       prefill_lds<D> &lds, halo_acc (&out)[prefill_shape<D>::TILES])
 {
     typedef prefill_shape<D> shape;
-    static_assert(sizeof(lds.q) + sizeof(lds.kv) >= shape::ROWS * D * sizeof(float), "they overlap");
+    constexpr uint32_t FIT = sizeof(lds.tiles) / (D * sizeof(float)), N = FIT >= shape::ROWS ? shape::ROWS
+                                                                          : FIT >= 32        ? 32
+                                                                          : FIT >= 16        ? 16
+                                                                                             : 8; /* rows at a time */
+    static_assert(FIT >= N, "they overlap");
     const uint32_t dim = a.kv.head_dim_v;
-    float *rows = reinterpret_cast<float *>(&lds);
-    halo_barrier();
+    float *rows = reinterpret_cast<float *>(lds.tiles);
 #pragma unroll
-    for (uint32_t t = 0; t < shape::TILES; t++)
+    for (uint32_t first = 0; first < shape::ROWS; first += N) {
+        halo_barrier();
 #pragma unroll
-        for (int i = 0; i < 8; i++) {
-            const uint32_t own = halo_mma_row(i);
-            rows[(group * 16 + own) * D + (part * shape::TILES + t) * 16 + halo_mma_col(i)] =
-                out[t][i] * lds.row[halo_wave()][own];
+        for (uint32_t t = 0; t < shape::TILES; t++)
+#pragma unroll
+            for (int i = 0; i < 8; i++) {
+                const uint32_t r = group * 16 + halo_chain_row(halo_chain_of(i)) - first;
+                if (r < N)
+                    rows[r * D + part * shape::SLICE + t * 16 + halo_chain_col(i)] = out[t][i];
+            }
+        halo_barrier();
+        for (uint32_t r = halo_wave(); r < N && first + r < job.n_rows; r += 4) {
+            float v[D / 32];
+            for (uint32_t i = 0; i < D / 32; i++)
+                v[i] = rows[r * D + halo_lane() + 32 * i];
+            hadamard_strided<D / 32>(dim, v);
+            float *to = a.out + ((uint64_t)(job.first_row + first + r) * a.n_head + job.head) * dim;
+            for (uint32_t i = 0; i < D / 32; i++)
+                if (halo_lane() + 32 * i < dim)
+                    to[halo_lane() + 32 * i] = v[i];
         }
-    halo_barrier();
-    for (uint32_t r = halo_wave(); r < job.n_rows; r += 4) {
-        float v[D / 32];
-        for (uint32_t i = 0; i < D / 32; i++)
-            v[i] = rows[r * D + halo_lane() + 32 * i];
-        hadamard_strided<D / 32>(dim, v);
-        float *to = a.out + ((uint64_t)(job.first_row + r) * a.n_head + job.head) * dim;
-        for (uint32_t i = 0; i < D / 32; i++)
-            if (halo_lane() + 32 * i < dim)
-                to[halo_lane() + 32 * i] = v[i];
     }
 }
 
@@ -395,41 +490,64 @@ template <uint32_t TYPE, int D> HALO_DEVICE void prefill(const halo_prefill_args
     const prefill_job job = {halo_block_y(), halo_block_y() / (a.n_head / a.kv.n_head_kv), row0, n_rows, pos0,
                              pos0 + n_rows};
     const uint32_t group = halo_wave() / shape::PARTS, part = halo_wave() % shape::PARTS;
-    const uint32_t first_base = kv_lowest(a.score, (int32_t)pos0);
+    uint32_t base = kv_lowest(a.score, (int32_t)pos0) / shape::KEYS * shape::KEYS;
+    uint16_t *k_at = lds.tiles + shape::K_AT, *v_at = lds.tiles + shape::V_AT;
+    prefill_k<TYPE, D> k;
+    prefill_v<TYPE, D> v;
+    const auto fetch_ahead = [&](uint32_t from) {
+        if (from >= job.end)
+            return;
+        const uint8_t *page = kv_page(a.kv, row0, from);
+        if constexpr (k.HELD)
+            prefill_bring(a, job, page, from, a.kv.head_dim_k, k, k_at);
+        if constexpr (v.HELD)
+            prefill_bring(a, job, page, from, a.kv.head_dim_v, v, v_at);
+    };
+    fetch_ahead(base);
     prefill_load_q<TYPE, D>(a, job, lds);
+    prefill_q<D> q;
+    prefill_keep_q<D>(group, part, lds, q);
     prefill_state state;
-    for (uint32_t i = 0; i < sizeof(state.max) / sizeof(state.max[0]); i++) {
-        state.max[i] = NOTHING;
-        state.sum[i] = 0;
-    }
     halo_acc out[shape::TILES] = {};
-    for (uint32_t base = first_base / shape::KEYS * shape::KEYS; base < job.end; base += shape::KEYS) {
+    for (; base < job.end; base += shape::KEYS) {
         const uint8_t *page = kv_page(a.kv, row0, base);
         halo_barrier();
-        prefill_load_k<TYPE, D>(a, job, page, base, lds);
+        prefill_settle(a, job, page, base, a.kv.head_dim_k, k, k_at);
         if constexpr (!shape::V_REPLACES_K)
-            prefill_load_v<TYPE, D>(a, job, page, base, lds);
+            prefill_settle(a, job, page, base, a.kv.head_dim_v, v, v_at);
         halo_barrier();
+        if constexpr (!shape::SHARED)
+            fetch_ahead(base + shape::KEYS);
         const bool seen = base <= pos0 + group * 16 + 15; /* by a row of the wave */
         halo_acc scores[shape::KEYS / 16] = {};
-        if (seen)
-            prefill_scores<D>(a.kv.head_dim_k, group, lds, scores);
-        if constexpr (shape::V_REPLACES_K) {
+        if (seen) {
+            prefill_scores<D>(a.kv.head_dim_k, group, part, lds, q, scores);
+            if constexpr (shape::SHARED)
+                prefill_leave<D>(lds, scores);
+        }
+        if constexpr (shape::V_REPLACES_K || shape::SHARED)
             halo_barrier();
-            prefill_load_v<TYPE, D>(a, job, page, base, lds);
+        if constexpr (shape::V_REPLACES_K) {
+            prefill_settle(a, job, page, base, a.kv.head_dim_v, v, v_at);
             halo_barrier();
         }
+        if constexpr (shape::SHARED)
+            fetch_ahead(base + shape::KEYS);
         if (!seen)
             continue;
+        if constexpr (shape::SHARED)
+            prefill_join<D>(group, lds, scores);
         halo_frag p[shape::KEYS / 16];
-        prefill_softmax<D>(a, pos0 + group * 16, base, lds, scores, &state, out, p);
+        prefill_softmax<D>(a, pos0 + group * 16, base, scores, &state, out, p);
+        if constexpr (shape::SHARED)
+            halo_schedule_here(); /* else V takes registers before */
         prefill_outputs<D>(part, lds, p, out);
     }
-    prefill_finish<D>(a, job.head, state, lds);
+    prefill_divide<D>(a, job.head, state, out);
     if constexpr (TYPE == HALO_KV_Q4)
         prefill_rotate_store<D>(a, job, group, part, lds, out);
     else
-        prefill_store<D>(a, job, group, part, lds, out);
+        prefill_store<D>(a, job, group, part, out);
 }
 
 typedef prefill_lds<128> prefill_lds_128;

@@ -293,5 +293,53 @@ HALO_DEVICE uint32_t halo_mma_col(int)
 {
     return halo_lane() & 15;
 }
+/* Chained products as on RDNA3. */
+#define HALO_PREFILL_AHEAD 1
+#define HALO_CHAIN_ROWS 1
+HALO_DEVICE uint32_t halo_chain_row(int)
+{
+    return halo_lane() & 15;
+}
+HALO_DEVICE int halo_chain_of(int)
+{
+    return 0;
+}
+HALO_DEVICE uint32_t halo_chain_col(int i)
+{
+    return ((uint32_t)i & 4) * 2 + (halo_lane() >> 4) * 4 + ((uint32_t)i & 3);
+}
+HALO_DEVICE halo_frag halo_chain_load(const uint16_t *tile, uint32_t pitch, uint32_t skew = 0)
+{
+    const uint32_t row = (halo_lane() & 8) + (halo_lane() & 1) * 4 + (halo_lane() >> 1 & 3);
+    halo_frag f;
+    memcpy(f.e, tile + row * pitch + row / 8 * skew, sizeof(f.e));
+    return f;
+}
+HALO_DEVICE halo_acc halo_chain_mma(const halo_frag &a, const halo_frag &b, halo_acc c)
+{
+    return halo_mma(b, a, c);
+}
+HALO_DEVICE halo_frag halo_chain(const halo_acc &c)
+{
+    uint32_t words[8];
+    for (int i = 0; i < 4; i++) {
+        const uint32_t own = halo_float_half(c.e[2 * i]) | (uint32_t)halo_float_half(c.e[2 * i + 1]) << 16;
+        const uint32_t other = (uint32_t)halo_xor<16>((int)own);
+        const int at = i / 2 * 4 + i % 2;
+        words[at] = halo_lane() >= 16 ? other : own;
+        words[at + 2] = halo_lane() >= 16 ? own : other;
+    }
+    halo_frag f;
+    memcpy(f.e, words, sizeof(f.e));
+    return f;
+}
+HALO_DEVICE float halo_chain_max(float v)
+{
+    return halo_max(v, halo_xor<16>(v));
+}
+HALO_DEVICE float halo_chain_sum(float v)
+{
+    return v + halo_xor<16>(v);
+}
 
 #endif
