@@ -28,8 +28,8 @@ template <int D> struct prefill_shape {
     /* Heads of 512: V takes K's place once the scores are made. Both beside each other exceed the 48 KiB of static LDS
      * that NVIDIA's chips allow a block. */
     static constexpr bool V_REPLACES_K = D > 256, AHEAD = HALO_PREFILL_AHEAD, SHARED = AHEAD && PARTS > 1;
-    /* Of eight rows of V: a wave stores pairs of positions to rows that are so many apart. */
-    static constexpr uint32_t V_SKEW = AHEAD ? KEYS : 0;
+    /* Between eight rows of V and the next: a wave stores pairs of positions to rows that are eight apart. */
+    static constexpr uint32_t V_SKEW = AHEAD && HALO_CHAIN_ROWS == 1 ? KEYS : 0; /* NVIDIA's: measured without */
     static constexpr uint32_t Q_SIZE = ROWS * PITCH, K_SIZE = KEYS * PITCH, V_SIZE = D * V_PITCH + D / 8 * V_SKEW;
     static constexpr uint32_t K_AT = AHEAD ? 0 : Q_SIZE, V_AT = K_AT + (V_REPLACES_K ? 0 : K_SIZE),
                               KV_END = V_AT + V_SIZE, SIZE = KV_END > Q_SIZE ? KV_END : Q_SIZE;
