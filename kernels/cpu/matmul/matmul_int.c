@@ -23,6 +23,10 @@
 
 typedef void panel_fn(const uint8_t *block, unsigned slab, unsigned lanes, struct halo_panel *ret);
 
+#if HALO_LANES == 8
+#include "wide_avx2_priv.h"
+#endif
+
 /* What the rows of a tile have in common at one panel: everything but the activations. */
 struct panel_terms {
     struct halo_dot dot;
@@ -127,6 +131,12 @@ HALO_INLINE void run_tile(const struct halo_panel_shape shape, panel_fn *unpack,
 
 HALO_INLINE void run_job(const struct halo_panel_shape shape, panel_fn *unpack, const struct halo_matmul_job *job)
 {
+#if HALO_LANES == 8
+    if (wide_pays(shape, job->n_x)) {
+        wide_run(shape, unpack, job);
+        return;
+    }
+#endif
     const uint32_t n_blocks = job->w->n_cols / HALO_QK / shape.n_slabs;
     const struct halo_act_block *const *act = (const struct halo_act_block *const *)job->act;
     for (uint32_t g = job->first_group; g < job->first_group + job->n_groups; g++) {
