@@ -73,7 +73,10 @@ HALO_INLINE void run_one(const struct halo_panel_shape shape, panel_fn *unpack, 
     for (unsigned half = 0; half < HALO_CPU_GROUP / HALO_LANES; half++)
         acc[half] = v_fzero();
     for (uint32_t b = 0; b < n_blocks; b++, block += packed_bytes) {
-        halo_prefetch(block + HALO_PREFETCH_BYTES, packed_bytes);
+        if (HALO_LANES == 16 && shape.n_slabs == 1)
+            halo_prefetch_first(block + HALO_PREFETCH_BYTES, packed_bytes);
+        else
+            halo_prefetch(block + HALO_PREFETCH_BYTES, packed_bytes);
         HALO_UNROLL
         for (unsigned slab = 0; slab < shape.n_slabs; slab++, act++) {
             for (unsigned half = 0; half < HALO_CPU_GROUP / HALO_LANES; half++) {

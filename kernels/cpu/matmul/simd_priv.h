@@ -52,6 +52,14 @@ HALO_INLINE void halo_prefetch(const uint8_t *from, unsigned n_bytes)
         _mm_prefetch((const char *)from + line, _MM_HINT_T1);
 }
 
+/* The first cache: for one row of activations with AVX-512, which takes blocks of 32 weights faster than the second
+ * cache hands them on. */
+HALO_INLINE void halo_prefetch_first(const uint8_t *from, unsigned n_bytes)
+{
+    for (unsigned line = 0; line < n_bytes; line += 64)
+        _mm_prefetch((const char *)from + line, _MM_HINT_T0);
+}
+
 HALO_INLINE int32_t halo_load_i32(const void *p)
 {
     int32_t value;
