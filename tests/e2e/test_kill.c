@@ -79,9 +79,11 @@ static pid_t engine_pid(void)
 #if defined(__SANITIZE_THREAD__)
 #define ROUND_STEP 12 /* a round takes half a minute there */
 #define ENDS_MS 240000
+#define REPLY_TOKENS 60
 #else
 #define ROUND_STEP 1
 #define ENDS_MS 60000
+#define REPLY_TOKENS 200
 #endif
 
 static void send_work(struct client *client)
@@ -95,9 +97,9 @@ static void send_work(struct client *client)
     for (int i = 0; i < 6; i++)
         client_send(client, "generate",
                     "\"model\":\"" MODEL
-                    "\",\"prompt\":\"Once upon a time\",\"max_tokens\":200,\"seed\":%d,\"ignore_eos\":true,"
+                    "\",\"prompt\":\"Once upon a time\",\"max_tokens\":%d,\"seed\":%d,\"ignore_eos\":true,"
                     "\"emit_token_ids\":%s,\"temperature\":%d.%d,\"presence_penalty\":0.%d",
-                    i, i % 2 ? "true" : "false", i / 3, i % 3, i);
+                    REPLY_TOKENS, i, i % 2 ? "true" : "false", i / 3, i % 3, i);
     client_send(client, "score", "%s", "\"model\":\"" MODEL "\",\"text\":\"The king had three daughters.\"");
     client_send(client, "tokenize", "%s", "\"model\":\"" MODEL "\",\"text\":\"The king\"");
 }
