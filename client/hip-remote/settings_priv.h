@@ -14,7 +14,7 @@ struct halo_remote_settings {
     bool is_verbose;
 };
 
-/* How many workers HIP_REMOTE_WORKER names, apart by commas; 1 without it. */
+/* How many workers HIP_REMOTE_WORKER names, separated by commas; 1 without it. */
 uint32_t halo_remote_settings_count(void);
 
 /* Of worker `index`. HIP_REMOTE_WORKER, then TF_WORKER_HOST and TF_WORKER_PORT, then the default socket of a local

@@ -18,9 +18,9 @@ void halo_hip_limit_queues(void);
 const char *halo_hip_remote_library(void);
 
 /* Has that library, or the one at another place, begin its sessions with these workers ("unix:PATH" or "HOST:PORT",
- * apart by commas), so that the process can give up the right to connect before it opens the device. `key_file`: for
- * workers with a key, or NULL. Before the first thread: it sets variables of the environment. 0 with how many GPUs they
- * have together, or a negative errno with the reason (HALO_DEVICE_REASON bytes). */
+ * separated by commas), so that the process can give up the right to connect before it opens the device. `key_file`:
+ * for workers with a key, or NULL. Before the first thread: it sets variables of the environment. 0 with how many GPUs
+ * they have together, or a negative errno with the reason (HALO_DEVICE_REASON bytes). */
 int halo_hip_remote_connect(const char *library, const char *workers, const char *key_file, uint32_t *ret_gpus,
                             char *reason);
 
