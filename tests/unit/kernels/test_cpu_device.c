@@ -89,7 +89,8 @@ static void opening_and_describing(void **state)
     print_message("%s: %s\n", info.name, info.detail);
     assert_string_equal(info.name, "cpu");
     assert_non_null(strstr(info.detail, "kernels"));
-    assert_int_equal(info.features, HALO_DEVICE_BATCH_INVARIANT | HALO_DEVICE_HOST_MEMORY | HALO_DEVICE_LAYERS);
+    assert_int_equal(info.features,
+                     HALO_DEVICE_BATCH_INVARIANT | HALO_DEVICE_HOST_MEMORY | HALO_DEVICE_LAYERS | HALO_DEVICE_STAGES);
     assert_int_equal(info.miss_traffic, 3);
     assert_true(info.n_threads >= 1 && info.memory_bytes > info.free_bytes && info.free_bytes > 0);
     ops->close(device);
