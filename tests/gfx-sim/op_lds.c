@@ -143,6 +143,11 @@ OP(ds_load_2addr_stride64_b32)
     ds_load_2(w, i, 4, 256);
 }
 
+OP(ds_load_2addr_stride64_b64)
+{
+    ds_load_2(w, i, 8, 512);
+}
+
 /* n bytes to each of two addresses. */
 static void ds_store_2(struct wave *w, const struct ins *i, uint32_t n, uint32_t scale)
 {
@@ -168,6 +173,11 @@ OP(ds_store_2addr_stride64_b32)
     ds_store_2(w, i, 4, 256);
 }
 
+OP(ds_store_2addr_stride64_b64)
+{
+    ds_store_2(w, i, 8, 512);
+}
+
 #define DS(t) NAMED("ds_load_" t, op_ds_load, C_LDS, 1, 0)
 #define DS_(t) NAMED("ds_store_" t, op_ds_store, C_LDS, 0, F_STORE)
 
@@ -187,8 +197,10 @@ const struct op_entry isa_ops_lds[] = {
     ENTRY(ds_load_2addr_b32, C_LDS, 1, 0),
     ENTRY(ds_load_2addr_b64, C_LDS, 1, 0),
     ENTRY(ds_load_2addr_stride64_b32, C_LDS, 1, 0),
+    ENTRY(ds_load_2addr_stride64_b64, C_LDS, 1, 0),
     ENTRY(ds_store_2addr_b32, C_LDS, 0, 0),
     ENTRY(ds_store_2addr_b64, C_LDS, 0, 0),
     ENTRY(ds_store_2addr_stride64_b32, C_LDS, 0, 0),
+    ENTRY(ds_store_2addr_stride64_b64, C_LDS, 0, 0),
     {.name = NULL},
 };

@@ -10,6 +10,7 @@
 #include <string.h>
 #include <cmocka.h>
 
+#include <kernels/digest.h>
 #include <kernels/op.h>
 
 #include "gfx_fixture.h"
@@ -416,6 +417,29 @@ static void copy(void **state)
     }
 }
 
+/* Lists of no word, of fewer than there are threads, and of several rounds of all blocks. */
+static void digest(void **state)
+{
+    (void)state;
+    static const uint32_t lengths[HALO_DIGEST_SPANS] = {0, 1, 255, 20011};
+    struct halo_digest_args args = {.to = gfx_zeros(HALO_DIGEST_SPANS * HALO_DIGEST_BLOCKS * sizeof(uint64_t))};
+    for (uint32_t list = 0; list < HALO_DIGEST_SPANS; list++) {
+        args.n[list] = lengths[list];
+        args.from[list] = (const uint32_t *)(const void *)gfx_floats(lengths[list] > 0 ? lengths[list] : 1, 17 + list);
+    }
+    gfx_run("digest", HALO_DIGEST_BLOCKS, HALO_DIGEST_SPANS, 1, &args);
+    for (uint32_t list = 0; list < HALO_DIGEST_SPANS; list++) {
+        uint64_t want = 0, have = 0;
+        for (uint32_t i = 0; i < lengths[list]; i++)
+            want += halo_digest_word(args.from[list][i], i);
+        for (uint32_t block = 0; block < HALO_DIGEST_BLOCKS; block++)
+            have += args.to[list * HALO_DIGEST_BLOCKS + block];
+        assert_true(have == want);
+        free((void *)(uintptr_t)args.from[list]);
+    }
+    free(args.to);
+}
+
 /* What half_rows makes of rows of n. */
 struct halves {
     uint16_t *half;
@@ -507,9 +531,11 @@ static void halves_of_glu(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(rmsnorm),       cmocka_unit_test(glu),          cmocka_unit_test(heads),
-        cmocka_unit_test(route),         cmocka_unit_test(route_scored), cmocka_unit_test(slots),
-        cmocka_unit_test(sums),          cmocka_unit_test(copy),         cmocka_unit_test(halves_of_norms),
+        cmocka_unit_test(rmsnorm),       cmocka_unit_test(glu),
+        cmocka_unit_test(heads),         cmocka_unit_test(route),
+        cmocka_unit_test(route_scored),  cmocka_unit_test(slots),
+        cmocka_unit_test(sums),          cmocka_unit_test(copy),
+        cmocka_unit_test(digest),        cmocka_unit_test(halves_of_norms),
         cmocka_unit_test(halves_of_glu),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
