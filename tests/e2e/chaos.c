@@ -149,7 +149,8 @@ static void chaos(void **state)
     report(seconds);
     assert_int_equal(load.sent, n_requests);
     assert_true(killer.n_kills == n_kills && killer.n_waits > 0 && load.cancelled > 0);
-    assert_true(load.lost * 50 <= load.sent); /* killed thrice before it began: chance, not a rule */
+    /* Killed thrice before it began: chance, not a rule. Whatever the engine held goes together. */
+    assert_true(load.lost * 50 <= load.sent + n_clients * 50);
     daemon_stop(&fixture, 60000);
 }
 
