@@ -35,7 +35,7 @@
  *                                 halo_mma_col(i)
  * Chained products, whose sums are an operand of the next one: a lane's sums are of HALO_CHAIN_ROWS rows.
  *   halo_chain_load(tile, pitch, skew)   operand b, whose rows 8 .. 15 lie `skew` halves further on where skew is not
- *                                 0, which a target with HALO_PREFILL_AHEAD allows; operand a is that of halo_mma_load
+ *                                 0, which targets with one chain row allow; operand a is that of halo_mma_load
  *   halo_chain_mma(a, b, c)       c[i] += sum over k of A[row][k] * B[col][k], with row = halo_chain_row of
  *                                 halo_chain_of(i), col = halo_chain_col(i)
  *   halo_chain(c)                 the sums as operand a, whose k are the columns of c

@@ -266,7 +266,6 @@ HALO_DEVICE uint32_t halo_mma_col(int)
 #if !defined(HALO_NO_MATRIX)
 /* Chained products have their rows in columns of the matrix unit, so that a lane's sums are of one row: lane l % 16.
  * Which columns it has depends on which rows of the other operand come as which. */
-#define HALO_PREFILL_AHEAD 1
 #define HALO_CHAIN_ROWS 1
 HALO_DEVICE uint32_t halo_chain_row(int)
 {

@@ -372,7 +372,6 @@ HALO_DEVICE uint32_t halo_mma_col(int i)
     return 8 * ((uint32_t)i >> 2) + (halo_lane() & 3) * 2 + ((uint32_t)i & 1);
 }
 
-#define HALO_PREFILL_AHEAD 1
 #define HALO_CHAIN_ROWS 2
 HALO_DEVICE uint32_t halo_chain_row(int i)
 {

@@ -8,8 +8,8 @@
  * its part of the output. D is the largest head dimension of the kernel. Scores are in units of log2, so that exp2
  * does.
  *
- * HALO_PREFILL_AHEAD: q stays in registers, and so do the next K and V on their way while these are multiplied. Waves
- * that share 16 rows have a slice of q each; they add up their scores in LDS. Without, each of them makes all scores.
+ * q stays in registers, and so do the next K and V on their way while these are multiplied. Waves that share 16 rows
+ * have a slice of q each; they add up their scores in LDS.
  */
 #include "hadamard.h"
 #include "heads.h"
@@ -27,12 +27,12 @@ template <int D> struct prefill_shape {
     static constexpr uint32_t PITCH = D + 8, V_PITCH = KEYS + 8;
     /* Heads of 512: V takes K's place once the scores are made. Both beside each other exceed the 48 KiB of static LDS
      * that NVIDIA's chips allow a block. */
-    static constexpr bool V_REPLACES_K = D > 256, AHEAD = HALO_PREFILL_AHEAD, SHARED = AHEAD && PARTS > 1;
+    static constexpr bool V_REPLACES_K = D > 256, SHARED = PARTS > 1;
     /* Between eight rows of V and the next: a wave stores pairs of positions to rows that are eight apart. */
-    static constexpr uint32_t V_SKEW = AHEAD && HALO_CHAIN_ROWS == 1 ? KEYS : 0; /* NVIDIA's: measured without */
+    static constexpr uint32_t V_SKEW = HALO_CHAIN_ROWS == 1 ? KEYS : 0; /* NVIDIA's: measured without */
     static constexpr uint32_t Q_SIZE = ROWS * PITCH, K_SIZE = KEYS * PITCH, V_SIZE = D * V_PITCH + D / 8 * V_SKEW;
-    static constexpr uint32_t K_AT = AHEAD ? 0 : Q_SIZE, V_AT = K_AT + (V_REPLACES_K ? 0 : K_SIZE),
-                              KV_END = V_AT + V_SIZE, SIZE = KV_END > Q_SIZE ? KV_END : Q_SIZE;
+    static constexpr uint32_t K_AT = 0, V_AT = K_AT + (V_REPLACES_K ? 0 : K_SIZE), KV_END = V_AT + V_SIZE,
+                              SIZE = KV_END > Q_SIZE ? KV_END : Q_SIZE;
     static_assert(KV_END >= K_AT + K_SIZE, "K fits too");
     HALO_DEVICE_MEMBER static uint32_t v_row(uint32_t d)
     {
@@ -89,7 +89,7 @@ HALO_DEVICE void prefill_load_q(const halo_prefill_args &a, const prefill_job &j
  * hold anything. */
 template <uint32_t TYPE, int D> struct prefill_k {
     typedef prefill_shape<D> shape;
-    static constexpr bool HELD = shape::AHEAD && TYPE != HALO_KV_F32; /* ahead; f32 takes too many registers */
+    static constexpr bool HELD = TYPE != HALO_KV_F32; /* ahead; f32 takes too many registers */
     static constexpr uint32_t CHUNK = kv_chunk<TYPE>,
                               STEP = PREFILL_THREADS / shape::KEYS; /* chunks to the next item */
     static constexpr uint32_t N = D / CHUNK / STEP;
@@ -190,13 +190,7 @@ template <typename T>
 HALO_DEVICE void prefill_bring(const halo_prefill_args &a, const prefill_job &job, const uint8_t *page, uint32_t base,
                                uint32_t dim, T &tile, uint16_t *to)
 {
-    if constexpr (!T::shape::AHEAD) {
-#pragma unroll 1
-        for (uint32_t i = 0; i < T::N; i++) {
-            tile.template fetch<false>(a, job, page, base, i, 0);
-            tile.settle(i, 0, to);
-        }
-    } else if (base + T::shape::KEYS <= job.end && dim == T::shape::HEAD) {
+    if (base + T::shape::KEYS <= job.end && dim == T::shape::HEAD) {
         prefill_items<true>(a, job, page, base, tile, to);
     } else {
         prefill_items<false>(a, job, page, base, tile, to);
@@ -216,57 +210,44 @@ HALO_DEVICE void prefill_settle(const halo_prefill_args &a, const prefill_job &j
     }
 }
 
-/* The operands of the wave's 16 rows of q, from its slice, if they stay in registers. */
+/* The operands of the wave's 16 rows of q, from its slice. */
 template <int D> struct prefill_q {
     typedef prefill_shape<D> shape;
-    halo_frag frag[shape::AHEAD ? shape::SLICE / 16 : 1];
+    halo_frag frag[shape::SLICE / 16];
 };
 
 template <int D>
 HALO_DEVICE void prefill_keep_q(uint32_t group, uint32_t part, const prefill_lds<D> &lds, prefill_q<D> &q)
 {
     typedef prefill_shape<D> shape;
-    if constexpr (shape::AHEAD) {
-        halo_barrier();
+    halo_barrier();
 #pragma unroll
-        for (uint32_t i = 0; i < shape::SLICE / 16; i++)
-            q.frag[i] =
-                halo_mma_load(lds.tiles + group * 16 * shape::PITCH + part * shape::SLICE + 16 * i, shape::PITCH);
-    }
+    for (uint32_t i = 0; i < shape::SLICE / 16; i++)
+        q.frag[i] = halo_mma_load(lds.tiles + group * 16 * shape::PITCH + part * shape::SLICE + 16 * i, shape::PITCH);
 }
 
 /* Scores of 16 rows and KEYS positions; where waves share them, the sum over the wave's slice. */
 template <int D>
-HALO_DEVICE void prefill_scores(uint32_t dim, uint32_t group, uint32_t part, const prefill_lds<D> &lds,
-                                const prefill_q<D> &q, halo_acc (&s)[prefill_shape<D>::KEYS / 16])
+HALO_DEVICE void prefill_scores(uint32_t dim, uint32_t part, const prefill_lds<D> &lds, const prefill_q<D> &q,
+                                halo_acc (&s)[prefill_shape<D>::KEYS / 16])
 {
     typedef prefill_shape<D> shape;
     constexpr uint32_t N = shape::KEYS / 16;
     const uint16_t *k = lds.tiles + shape::K_AT;
-    if constexpr (shape::AHEAD) {
-        constexpr uint32_t STEP = 64; /* columns that are multiplied or left out together */
+    constexpr uint32_t STEP = 64; /* columns that are multiplied or left out together */
 #pragma unroll
-        for (uint32_t first = 0; first < shape::SLICE; first += STEP) {
-            if (shape::SHARED)
-                halo_schedule_here();
-            if (part * shape::SLICE + first >= dim)
-                continue;
+    for (uint32_t first = 0; first < shape::SLICE; first += STEP) {
+        if (shape::SHARED)
+            halo_schedule_here();
+        if (part * shape::SLICE + first >= dim)
+            continue;
 #pragma unroll
-            for (uint32_t d = first; d < first + STEP; d += 16)
-#pragma unroll
-                for (uint32_t n = 0; n < N; n++)
-                    s[n] = halo_chain_mma(
-                        q.frag[d / 16],
-                        halo_chain_load(k + n * 16 * shape::PITCH + part * shape::SLICE + d, shape::PITCH), s[n]);
-        }
-    } else {
-#pragma unroll 1
-        for (uint32_t d = 0; d < dim; d += 16) {
-            const halo_frag row = halo_mma_load(lds.tiles + group * 16 * shape::PITCH + d, shape::PITCH);
+        for (uint32_t d = first; d < first + STEP; d += 16)
 #pragma unroll
             for (uint32_t n = 0; n < N; n++)
-                s[n] = halo_chain_mma(row, halo_chain_load(k + n * 16 * shape::PITCH + d, shape::PITCH), s[n]);
-        }
+                s[n] = halo_chain_mma(
+                    q.frag[d / 16], halo_chain_load(k + n * 16 * shape::PITCH + part * shape::SLICE + d, shape::PITCH),
+                    s[n]);
     }
 }
 
@@ -521,7 +502,7 @@ template <uint32_t TYPE, int D> HALO_DEVICE void prefill(const halo_prefill_args
         const bool seen = base <= pos0 + group * 16 + 15; /* by a row of the wave */
         halo_acc scores[shape::KEYS / 16] = {};
         if (seen) {
-            prefill_scores<D>(a.kv.head_dim_k, group, part, lds, q, scores);
+            prefill_scores<D>(a.kv.head_dim_k, part, lds, q, scores);
             if constexpr (shape::SHARED)
                 prefill_leave<D>(lds, scores);
         }

@@ -294,7 +294,6 @@ HALO_DEVICE uint32_t halo_mma_col(int)
     return halo_lane() & 15;
 }
 /* Chained products as on RDNA3. */
-#define HALO_PREFILL_AHEAD 1
 #define HALO_CHAIN_ROWS 1
 HALO_DEVICE uint32_t halo_chain_row(int)
 {
