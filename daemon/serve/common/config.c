@@ -407,7 +407,7 @@ int halo_config_check(const struct halo_config *config, struct halo_fault *fault
                                   n < 100 ? n : 100, at);
     }
     if (config->gpus > 1 && strcmp(config->device, "cpu") == 0)
-        return halo_fault_set(fault, HALO_FAULT_BAD_REQUEST, "gpus: device = cpu uses none");
+        return halo_fault_set(fault, HALO_FAULT_BAD_REQUEST, "gpus: device = cpu uses no GPU");
     if (config->remote && strcmp(config->device, "cpu") == 0)
         return halo_fault_set(fault, HALO_FAULT_BAD_REQUEST, "remote: device = cpu uses no worker");
     if (config->remote_key && !config->remote)

@@ -224,6 +224,22 @@ static void a_worker_has_an_address(void **state)
     }
 }
 
+static void gpus_need_a_device_that_has_some(void **state)
+{
+    static const char *const devices[] = {"auto", "hip", "cpu"};
+    (void)state;
+    for (size_t i = 0; i < 3; i++) {
+        struct halo_config config;
+        struct halo_fault fault = {0};
+        assert_int_equal(halo_config_init(&config), 0);
+        assert_int_equal(halo_config_set(&config, "engine", "device", devices[i], &fault), 0);
+        assert_int_equal(halo_config_set(&config, "engine", "gpus", "2", &fault), 0);
+        assert_int_equal(halo_config_check(&config, &fault), i == 2 ? -EINVAL : 0);
+        assert_true(i < 2 || strstr(fault.text, "device = cpu uses no GPU"));
+        halo_config_finish(&config);
+    }
+}
+
 static void parses_flags(void **state)
 {
     static const char *const argv[] = {
@@ -374,6 +390,7 @@ int main(void)
         cmocka_unit_test(refuses_odd_lines),
         cmocka_unit_test(checks_relations),
         cmocka_unit_test(a_worker_has_an_address),
+        cmocka_unit_test(gpus_need_a_device_that_has_some),
         cmocka_unit_test(parses_flags),
         cmocka_unit_test(refuses_flags),
         cmocka_unit_test(documented_in_the_man_page),
