@@ -44,7 +44,8 @@ static int check_folder(const char *path, struct halo_fault *fault)
     if (S_ISDIR(facts.st_mode) && facts.st_uid == geteuid() && !(facts.st_mode & 077))
         return 0;
     halo_fault_set(fault, HALO_FAULT_BAD_REQUEST,
-                   "cannot keep blobs in %s: it is not a folder of this user alone (chmod 700)", path);
+                   "cannot keep blobs in %s: it must be a folder of this user that nobody else may enter (chmod 700)",
+                   path);
     return -EPERM;
 }
 
@@ -258,7 +259,7 @@ int halo_blob_store_get(struct halo_blob_store *store, const uint8_t sha256[stat
         note_use(store, name, facts.st_mtime, to);
         return 0;
     }
-    halo_log(HALO_LOG_WARN, "the blob %s is damaged: dropped", name);
+    halo_log(HALO_LOG_WARN, "the stored blob %s is damaged and was deleted", name);
     (void)unlinkat(store->folder_fd, name, 0);
     return -EBADMSG;
 }
@@ -310,7 +311,7 @@ int halo_blob_store_put(struct halo_blob_store *store, const uint8_t sha256[stat
         (void)unlinkat(store->folder_fd, from, 0);
     if (r < 0 && r != -EEXIST && r != -EAGAIN && !store->has_told) {
         store->has_told = true;
-        halo_log(HALO_LOG_WARN, "cannot keep all that clients upload: %s", strerror(-r));
+        halo_log(HALO_LOG_WARN, "cannot store an upload: %s", strerror(-r));
     }
     return r == -EEXIST ? 0 : r; /* another session has the same bytes */
 }

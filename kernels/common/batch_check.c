@@ -76,7 +76,7 @@ int halo_batch_check(const struct halo_plan *plan, const struct halo_batch *batc
         return halo_reason(reason, -EINVAL, "a batch of %u rows and %u outputs, the plan allows %u and %u",
                            batch->n_rows, batch->n_outputs, plan->max_rows, plan->max_outputs);
     if ((plan->takes.n > 0 && !batch->taken) || (plan->leaves.n > 0 && !batch->left))
-        return halo_reason(reason, -EINVAL, "a batch of a stage without memory for the rows that it %s",
+        return halo_reason(reason, -EINVAL, "the batch has no memory for the rows that the stage %s",
                            plan->takes.n > 0 && !batch->taken ? "takes" : "leaves");
     for (uint32_t r = 0; r < batch->n_rows; r++) {
         int error = check_row(plan, batch, r, reason);

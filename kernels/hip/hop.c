@@ -55,8 +55,7 @@ int halo_hip_hop_check(const struct halo_device *device, const struct halo_plan 
 {
     if (!halo_hip_is_stage(plan) || find_digest(device) >= 0)
         return 0;
-    return halo_reason(reason, -ENOTSUP, "%s has no kernel for digests, which stages are compared by",
-                       device->kernels_path);
+    return halo_reason(reason, -ENOTSUP, "%s has no digest kernel, which every stage needs", device->kernels_path);
 }
 
 /* Launches one of the digests over the lists that args has. */

@@ -131,7 +131,7 @@ static int view_make(struct view *ret, const struct halo_plan *plan, char *reaso
     uint8_t *memory =
         calloc(1, (plan->n_ops + 1) * sizeof(double) + n_layers * sizeof(uint32_t) + plan->n_ops + plan->n_values);
     if (!memory)
-        return halo_reason(reason, -ENOMEM, "no memory to divide a plan of %u ops", plan->n_ops);
+        return halo_reason(reason, -ENOMEM, "no memory to divide a plan of %u ops into stages", plan->n_ops);
     ret->before = (double *)(void *)memory;
     ret->last_use = (uint32_t *)(void *)(ret->before + plan->n_ops + 1);
     ret->can_cut = (bool *)(ret->last_use + n_layers);

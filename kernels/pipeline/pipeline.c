@@ -66,7 +66,7 @@ static int open_stage(struct pipeline *p, uint32_t i, const struct halo_device_o
         return halo_reason(reason, r, "GPU %u of %u: %.200s", i + 1, p->n, why);
     p->ops->describe(p->stage[i], &info);
     if (!(info.features & HALO_DEVICE_STAGES))
-        return halo_reason(reason, -ENOTSUP, "the %s device runs no stages of a model", p->ops->name);
+        return halo_reason(reason, -ENOTSUP, "the %s device cannot run a part of a model", p->ops->name);
     p->memory_bytes[i] = info.memory_bytes > 0 ? info.memory_bytes : 1;
     return 0;
 }
@@ -74,7 +74,8 @@ static int open_stage(struct pipeline *p, uint32_t i, const struct halo_device_o
 static int pipeline_open(struct halo_device **ret, const struct halo_device_options *options, char *reason)
 {
     if (options->n_stages < 1 || options->n_stages > HALO_STAGES_MAX)
-        return halo_reason(reason, -EINVAL, "a model on %u GPUs: at most %d", options->n_stages, HALO_STAGES_MAX);
+        return halo_reason(reason, -EINVAL, "a model can be divided over 1 to %d GPUs, not over %u", HALO_STAGES_MAX,
+                           options->n_stages);
     struct pipeline *p = calloc(1, sizeof(*p));
     if (!p)
         return halo_reason(reason, -ENOMEM, "no memory for the device");
