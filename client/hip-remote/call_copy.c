@@ -9,6 +9,8 @@
 #include "client_priv.h"
 #include "copy_priv.h"
 
+#define LONG_BYTES (256u << 10) /* of a copy that takes the link longer than a question about it */
+
 int halo_copy_kind(const void *to, const void *from, int kind)
 {
     bool is_to = halo_remote_ranges_find(&halo_client.device_memory, (uint64_t)(uintptr_t)to, 1);
@@ -25,11 +27,9 @@ bool halo_copy_is_device(const void *at, size_t n)
     return halo_remote_ranges_find(&halo_client.device_memory, (uint64_t)(uintptr_t)at, n);
 }
 
-int halo_copy_to_device(uint64_t to, const uint8_t *from, size_t n, uint64_t stream)
+static int send_to_device(uint64_t to, const uint8_t *from, size_t n, uint64_t stream)
 {
-    int error = halo_client_settle(from, n);
-    if (!error && halo_upload_is_for(to, n))
-        return halo_upload(to, from, n, stream);
+    int error = 0;
     for (size_t done = 0, step; done < n && !error; done += step) {
         step = n - done < HALO_REMOTE_DATA_MAX ? n - done : HALO_REMOTE_DATA_MAX;
         const struct halo_remote_memcpy_async q = {.to = to + done,
@@ -40,6 +40,21 @@ int halo_copy_to_device(uint64_t to, const uint8_t *from, size_t n, uint64_t str
         error = halo_client_send_data(HIP_OP_MEMCPY_ASYNC, &q, q.data);
     }
     return error;
+}
+
+int halo_copy_to_device(uint64_t to, const uint8_t *from, size_t n, uint64_t stream)
+{
+    int error = halo_client_settle(from, n);
+    if (!error)
+        error = halo_upload_is_for(to, n) ? halo_upload(to, from, n, stream) : send_to_device(to, from, n, stream);
+    if (!error && n >= LONG_BYTES)
+        halo_client.long_copy = (struct halo_long_copy){stream, halo_client.link.serial};
+    return error;
+}
+
+bool halo_copy_is_long_before(uint64_t stream)
+{
+    return halo_client.long_copy.serial == halo_client.link.serial && halo_client.long_copy.stream == stream;
 }
 
 /* Pieces of a copy to the host that a call waits for. */

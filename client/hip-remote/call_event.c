@@ -95,38 +95,6 @@ static struct halo_link_pending *copy_before(const struct halo_remote_slot *slot
     return is_copy && slot->u.event.has_no_time ? last : NULL;
 }
 
-int hipEventRecord(void *event, void *stream)
-{
-    uint64_t bits;
-    struct halo_remote_slot *slot, *of_stream;
-    int error = halo_client_enter();
-    slot = error ? NULL : event_of(event);
-    if (!error && (!slot || !halo_client_stream(stream, &bits, &of_stream)))
-        error = HIP_INVALID_HANDLE;
-    struct halo_link_pending *copy = error ? NULL : copy_before(slot, bits);
-    uint32_t copy_id = copy ? copy->id : 0;
-    if (!error) {
-        error =
-            halo_client_send(HIP_OP_EVENT_RECORD, &(struct halo_remote_event_record){halo_client_bits(event), bits});
-        slot->u.event.recorded++;
-    }
-    if (copy && !error && copy->id == copy_id) { /* else its answer has come meanwhile */
-        copy->answer.take = take_copied;
-        copy->answer.ud = slot;
-        copy->answer.tag = tag_of(slot);
-        slot->u.event.asked = slot->u.event.recorded;
-    }
-    return halo_client_leave(error);
-}
-
-/* The flags are about graphs that wait for events from outside. */
-int hipEventRecordWithFlags(void *event, void *stream, unsigned int flags)
-{
-    return hipEventRecord(flags ? NULL : event, stream);
-}
-
-/* ---- reached? ---- */
-
 static void take_reached(void *ud, uint64_t tag, const union halo_remote_reply *reply)
 {
     mark_reached(ud, tag, reply->status.error);
@@ -145,6 +113,41 @@ static int ask(struct halo_remote_slot *slot, uint64_t bits)
         slot->u.event.asked = record;
     return r;
 }
+
+int hipEventRecord(void *event, void *stream)
+{
+    uint64_t bits;
+    struct halo_remote_slot *slot, *of_stream;
+    int error = halo_client_enter();
+    slot = error ? NULL : event_of(event);
+    if (!error && (!slot || !halo_client_stream(stream, &bits, &of_stream)))
+        error = HIP_INVALID_HANDLE;
+    struct halo_link_pending *copy = error ? NULL : copy_before(slot, bits);
+    uint32_t copy_id = copy ? copy->id : 0;
+    bool is_behind_upload = !error && halo_copy_is_long_before(bits);
+    if (!error) {
+        error =
+            halo_client_send(HIP_OP_EVENT_RECORD, &(struct halo_remote_event_record){halo_client_bits(event), bits});
+        slot->u.event.recorded++;
+    }
+    if (copy && !error && copy->id == copy_id) { /* else its answer has come meanwhile */
+        copy->answer.take = take_copied;
+        copy->answer.ud = slot;
+        copy->answer.tag = tag_of(slot);
+        slot->u.event.asked = slot->u.event.recorded;
+    }
+    if (is_behind_upload && !error)
+        error = halo_client_error(ask(slot, halo_client_bits(event)));
+    return halo_client_leave(error);
+}
+
+/* The flags are about graphs that wait for events from outside. */
+int hipEventRecordWithFlags(void *event, void *stream, unsigned int flags)
+{
+    return hipEventRecord(flags ? NULL : event, stream);
+}
+
+/* ---- reached? ---- */
 
 static bool is_reached(const struct halo_remote_slot *slot)
 {

@@ -35,6 +35,12 @@ struct halo_client_device {
     struct halo_remote_get_device_properties_reply properties; /* its texts point to the three above */
 };
 
+/* The last long copy to the device. */
+struct halo_long_copy {
+    uint64_t stream;
+    uint32_t serial; /* of the link, right behind the copy */
+};
+
 #define HALO_CLIENT_SESSIONS_MAX 8
 
 struct halo_client_session {
@@ -45,6 +51,7 @@ struct halo_client_session {
     struct halo_remote_settings settings;
     struct halo_link link;
     struct halo_uploads uploads;
+    struct halo_long_copy long_copy;
     int fatal; /* HIP error that every call returns from now on */
     bool has_told_loss;
     int runtime_version, n_devices;

@@ -19,6 +19,9 @@ bool halo_copy_is_device(const void *at, size_t n);
 int halo_copy_to_device(uint64_t to, const uint8_t *from, size_t n, uint64_t stream);
 int halo_copy_to_host(uint8_t *to, uint64_t from, size_t n, uint64_t stream, bool waits);
 
+/* Whether the request sent last is a long copy to the device on this stream. */
+bool halo_copy_is_long_before(uint64_t stream);
+
 /* Takes the answer of a copy to the host that nobody waits for; its tag is the stream. */
 void halo_copy_take_unawaited(void *ud, uint64_t tag, const union halo_remote_reply *reply);
 

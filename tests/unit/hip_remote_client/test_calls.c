@@ -217,6 +217,46 @@ static void the_answer_to_a_copy_is_that_of_the_event_behind_it(void **state)
     run_on_worker(NULL, record_behind_copies);
 }
 
+/* As a loader does: one buffer is filled while the other is copied. */
+static void upload_from_two_buffers(void)
+{
+    void *stream = new_stream(), *other = new_stream(), *events[2] = {new_event(), new_event()}, *p = NULL;
+    uint8_t *host;
+    int status;
+    OK(hipHostMalloc((void **)&host, 2 * LONG_BYTES, 0));
+    OK(hipMalloc(&p, LONG_BYTES));
+    uint64_t asked = halo_client.link.n_asked;
+    for (uint32_t i = 0; i < 6; i++) {
+        void *event = events[i % 2];
+        while (i >= 2 && (status = hipEventQuery(event)) == HIP_NOT_READY)
+            ;
+        OK(i >= 2 ? status : 0);
+        memset(host + i % 2 * LONG_BYTES, (int)i, LONG_BYTES);
+        OK(hipMemcpyAsync(p, host + i % 2 * LONG_BYTES, LONG_BYTES, HIP_COPY_TO_DEVICE, stream));
+        OK(hipEventRecord(event, stream));
+        CHECK(halo_client.link.n_asked - asked == i + 1); /* the question is in front of the next copy */
+    }
+    OK(hipEventSynchronize(events[1]));
+    CHECK(halo_client.link.n_asked - asked == 6);
+    OK(hipMemcpy(host, p, 1, HIP_COPY_TO_HOST));
+    CHECK(host[0] == 5);
+    /* Not behind a short copy, nor where the copy is another stream's or not the last request. */
+    asked = halo_client.link.n_asked;
+    OK(hipMemcpyAsync(p, host, 1024, HIP_COPY_TO_DEVICE, stream));
+    OK(hipEventRecord(events[0], stream));
+    OK(hipMemcpyAsync(p, host, LONG_BYTES, HIP_COPY_TO_DEVICE, stream));
+    OK(hipEventRecord(events[0], other));
+    OK(hipEventRecord(events[1], stream));
+    CHECK(halo_client.link.n_asked == asked);
+}
+
+/* Else each buffer waits for a round trip behind the copy of the other one. */
+static void an_event_behind_a_long_copy_is_asked_about_at_once(void **state)
+{
+    (void)state;
+    run_on_worker(NULL, upload_from_two_buffers);
+}
+
 static void look_at_the_device(void)
 {
     uint8_t properties[1472], old[792];
@@ -280,6 +320,7 @@ int main(void)
         cmocka_unit_test(a_stream_keeps_its_order),
         cmocka_unit_test(a_decode_step_waits_for_one_message),
         cmocka_unit_test(the_answer_to_a_copy_is_that_of_the_event_behind_it),
+        cmocka_unit_test(an_event_behind_a_long_copy_is_asked_about_at_once),
         cmocka_unit_test(no_property_promises_shared_memory),
         cmocka_unit_test(an_address_of_the_device_is_none_of_the_host),
     };
