@@ -1,7 +1,9 @@
-/* bench_upload.c: bytes to a GPU's memory per second, by hipMemcpyAsync from pinned memory, waited for at the end.
+/* bench_upload.c: bytes to a GPU's memory per second, by hipMemcpyAsync from two pinned buffers in turn: as a loader
+ * does, each waits for the event behind its last copy.
  *
  *   bench_upload LIBAMDHIP64 MIB [FRESH]
  *   bench_upload --socket MIB             a Unix socket from one thread to another: the bound of a link on this machine
+ *   bench_upload --link MIB SINK LINK     a link (tests/bench/delayed_link) that leads to SINK, this program's
  *
  * FRESH: other bytes for each copy, so that a worker that keeps uploads has none of them; the same in each run.
  */
@@ -15,6 +17,8 @@
 #include <sys/socket.h>
 #include <time.h>
 #include <unistd.h>
+
+#include "bench_socket.h"
 
 #define COPY_BYTES (8u << 20) /* as the loader copies */
 #define COPY_TO_DEVICE 1
@@ -43,27 +47,41 @@ static void *drain(void *ud)
     return NULL;
 }
 
-static int bench_socket(uint64_t n_bytes)
+/* Until the last byte has come out at the other end. */
+static int bench_bare(const int ends[2], uint64_t n_bytes)
 {
-    int ends[2];
     pthread_t thread;
+    int into = ends[0], out_of = ends[1];
     char *bytes = malloc(COPY_BYTES);
-    if (!bytes || socketpair(AF_UNIX, SOCK_STREAM, 0, ends) < 0 || pthread_create(&thread, NULL, drain, &ends[1]))
+    if (!bytes || pthread_create(&thread, NULL, drain, &out_of))
         return 1;
     memset(bytes, 1, COPY_BYTES);
     double begin = now_s();
     for (uint64_t done = 0, step; done < n_bytes; done += step) {
         step = n_bytes - done < COPY_BYTES ? n_bytes - done : COPY_BYTES;
-        ssize_t sent = send(ends[0], bytes, step, MSG_NOSIGNAL);
+        ssize_t sent = send(into, bytes, step, MSG_NOSIGNAL);
         if (sent <= 0)
             return 1;
         step = (uint64_t)sent;
     }
-    shutdown(ends[0], SHUT_WR);
+    shutdown(into, SHUT_WR);
     pthread_join(thread, NULL);
-    printf("%.2f GB/s\n", (double)n_bytes / (now_s() - begin) * 1e-9);
+    printf("%.4f GB/s\n", (double)n_bytes / (now_s() - begin) * 1e-9);
     free(bytes);
     return 0;
+}
+
+static int bench_socket(uint64_t n_bytes)
+{
+    int ends[2];
+    return socketpair(AF_UNIX, SOCK_STREAM, 0, ends) < 0 ? 1 : bench_bare(ends, n_bytes);
+}
+
+static int bench_link(uint64_t n_bytes, const char *sink, const char *link)
+{
+    int listening = bench_socket_listen(sink, 0), into = bench_socket_connect(link, 0);
+    int out_of = accept(listening, NULL, NULL);
+    return out_of < 0 ? 1 : bench_bare((const int[2]){into, out_of}, n_bytes);
 }
 
 /* ---- HIP ---- */
@@ -77,66 +95,69 @@ struct hip {
     int (*event_query)(void *event);
 };
 
-/* Waits for the null stream, as the engine does. */
-static int synchronize(const struct hip *hip, void *event)
+struct buffer {
+    char *at;
+    void *event;
+    int is_busy;
+};
+
+/* For the event behind the last copy from it, as the engine does. */
+static int wait_for(const struct hip *hip, struct buffer *b)
 {
-    int error = hip->event_record(event, NULL);
-    while (!error && (error = hip->event_query(event)) == NOT_READY) {
-        error = 0;
+    int error = 0;
+    while (b->is_busy && (error = hip->event_query(b->event)) == NOT_READY)
         sched_yield();
-    }
+    b->is_busy = 0;
+    return error;
+}
+
+static int copy(const struct hip *hip, struct buffer *b, char *to, const char *from)
+{
+    int error = wait_for(hip, b);
+    if (!error)
+        error = hip->memcpy_async(to, from, COPY_BYTES, COPY_TO_DEVICE, NULL);
+    if (!error)
+        error = hip->event_record(b->event, NULL);
+    b->is_busy = !error;
     return error;
 }
 
 static int bench_hip(const struct hip *hip, uint64_t n_bytes, int is_fresh)
 {
-    uint64_t *from;
-    char *to;
-    void *event;
-    double busy_s = 0;
-    n_bytes = n_bytes / COPY_BYTES * COPY_BYTES;
-    int error = hip->host_malloc((void **)&from, COPY_BYTES, 0);
+    struct buffer buffers[2] = {0};
+    uint64_t n_copies = n_bytes / COPY_BYTES, n_source = is_fresh ? n_copies : 2;
+    char *from, *to;
+    int error = hip->host_malloc((void **)&from, n_source * COPY_BYTES, 0);
     if (!error)
-        error = hip->malloc((void **)&to, n_bytes);
+        error = hip->malloc((void **)&to, n_copies * COPY_BYTES);
+    for (int i = 0; i < 2 && !error; i++)
+        error = hip->event_create(&buffers[i].event, 2);
     if (!error)
-        error = hip->event_create(&event, 2);
-    if (!error)
-        fill(from, COPY_BYTES, 1);
-    if (!error)
-        error = synchronize(hip, event);
-    for (uint64_t done = 0; done < n_bytes && !error; done += COPY_BYTES) {
-        if (is_fresh)
-            fill(from, COPY_BYTES, done);
-        double begin = now_s();
-        error = hip->memcpy_async(to + done, from, COPY_BYTES, COPY_TO_DEVICE, NULL);
-        busy_s += now_s() - begin;
-        if (is_fresh && !error) { /* the local runtime reads the source later */
-            begin = now_s();
-            error = synchronize(hip, event);
-            busy_s += now_s() - begin;
-        }
-    }
+        fill((uint64_t *)(void *)from, n_source * COPY_BYTES, 1);
     double begin = now_s();
-    if (!error)
-        error = synchronize(hip, event);
-    busy_s += now_s() - begin;
+    for (uint64_t i = 0; i < n_copies && !error; i++)
+        error = copy(hip, &buffers[i % 2], to + i * COPY_BYTES, from + i % n_source * COPY_BYTES);
+    for (int i = 0; i < 2 && !error; i++)
+        error = wait_for(hip, &buffers[i]);
     if (error) {
         fprintf(stderr, "bench_upload: HIP error %d\n", error);
         return 1;
     }
-    printf("%.2f GB/s\n", (double)n_bytes / busy_s * 1e-9);
+    printf("%.4f GB/s\n", (double)(n_copies * COPY_BYTES) / (now_s() - begin) * 1e-9);
     return 0;
 }
 
 int main(int argc, char **argv)
 {
     if (argc < 3) {
-        fprintf(stderr, "usage: bench_upload LIBAMDHIP64|--socket MIB [FRESH]\n");
+        fprintf(stderr, "usage: bench_upload LIBAMDHIP64|--socket|--link MIB [FRESH|SINK LINK]\n");
         return 2;
     }
     uint64_t n_bytes = strtoull(argv[2], NULL, 10) << 20;
     if (strcmp(argv[1], "--socket") == 0)
         return bench_socket(n_bytes);
+    if (strcmp(argv[1], "--link") == 0 && argc == 5)
+        return bench_link(n_bytes, argv[3], argv[4]);
     void *library = dlopen(argv[1], RTLD_NOW);
     if (!library) {
         fprintf(stderr, "bench_upload: %s\n", dlerror());

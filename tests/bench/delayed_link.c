@@ -1,15 +1,15 @@
 /* delayed_link.c: a link between a client and a worker of remote HIP that delays each byte, and counts what passes.
  *
- *   delayed_link LISTEN TARGET DELAY_US
+ *   delayed_link LISTEN TARGET DELAY_US [MBIT_S]
  *
  * LISTEN and TARGET: a path of a Unix socket, or a port of 127.0.0.1. Each direction delays by half of DELAY_US, so
- * that it is the round trip; the bandwidth stays that of the machine. One connection after another. At the end of each,
- * one line: bytes to and from the worker, and how many requests went up, of these how many with an answer (0 0 when
- * the connection is encrypted).
+ * that it is the round trip, and carries at most MBIT_S, by default what the machine can; with a limit it holds what
+ * fits on the line and QUEUE_BYTES in front of it. One connection after another. At the end of each, one line: bytes to
+ * and from the worker, and how many requests went up, of these how many with an answer (0 0 when the connection is
+ * encrypted).
  */
-#include <arpa/inet.h>
-#include <errno.h>
 #include <inttypes.h>
+#include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <pthread.h>
 #include <stdbool.h>
@@ -19,13 +19,16 @@
 #include <string.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
-#include <sys/un.h>
 #include <time.h>
 #include <unistd.h>
 
 #include <hip_remote/frame.h>
 
+#include "bench_socket.h"
+
 #define PIECE_BYTES (256u << 10)
+#define LIMITED_BYTES (64u << 10) /* of a piece, when the rate is limited */
+#define QUEUE_BYTES (256u << 10)
 #define N_PIECES 1024u /* in flight each way: 256 MiB */
 
 struct piece {
@@ -38,8 +41,11 @@ struct piece {
 struct way {
     int from, to;
     uint64_t delay_ns, n_bytes;
+    uint64_t bytes_s;   /* 0: no limit */
+    uint64_t idle_ns;   /* when the line has taken all that came */
     struct piece *ring; /* [N_PIECES] */
     uint32_t first, n;
+    uint64_t n_held; /* bytes in the ring */
     bool has_ended;
     pthread_mutex_t lock;
     pthread_cond_t changed;
@@ -81,22 +87,39 @@ static void count(struct way *w, const uint8_t *at, uint64_t n)
     }
 }
 
+static bool is_full(const struct way *w)
+{
+    uint64_t line_bytes = w->bytes_s * w->delay_ns / 1000000000;
+    return w->n == N_PIECES || (w->bytes_s > 0 && w->n_held >= line_bytes + QUEUE_BYTES);
+}
+
+/* When a piece that has come now arrives at the other end. */
+static uint64_t arrival_ns(struct way *w, uint32_t n)
+{
+    uint64_t now = now_ns();
+    if (w->bytes_s == 0)
+        return now + w->delay_ns;
+    w->idle_ns = (w->idle_ns > now ? w->idle_ns : now) + n * 1000000000ull / w->bytes_s;
+    return w->idle_ns + w->delay_ns;
+}
+
 static void *receive(void *ud)
 {
     struct way *w = ud;
     ssize_t got = 1;
     while (got > 0) {
         pthread_mutex_lock(&w->lock);
-        while (w->n == N_PIECES)
+        while (is_full(w))
             pthread_cond_wait(&w->changed, &w->lock);
         struct piece *p = &w->ring[(w->first + w->n) % N_PIECES];
         pthread_mutex_unlock(&w->lock);
-        got = recv(w->from, p->bytes, sizeof(p->bytes), 0);
-        p->due_ns = now_ns() + w->delay_ns;
+        got = recv(w->from, p->bytes, w->bytes_s > 0 ? LIMITED_BYTES : sizeof(p->bytes), 0);
         p->n = got > 0 ? (uint32_t)got : 0;
+        p->due_ns = arrival_ns(w, p->n);
         count(w, p->bytes, p->n);
         w->n_bytes += p->n;
         pthread_mutex_lock(&w->lock);
+        w->n_held += p->n;
         w->n += got > 0;
         w->has_ended = got <= 0;
         pthread_cond_broadcast(&w->changed);
@@ -132,42 +155,19 @@ static void *deliver(void *ud)
             break;
         const struct timespec due = {.tv_sec = (time_t)(p->due_ns / 1000000000),
                                      .tv_nsec = (long)(p->due_ns % 1000000000)};
-        if (w->delay_ns > 0)
+        if (w->delay_ns > 0 || w->bytes_s > 0)
             (void)clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &due, NULL);
         goes_on = send_all(w->to, p->bytes, p->n);
         pthread_mutex_lock(&w->lock);
         w->first = (w->first + 1) % N_PIECES;
         w->n--;
+        w->n_held -= p->n;
         pthread_cond_broadcast(&w->changed);
         pthread_mutex_unlock(&w->lock);
     }
     shutdown(w->to, SHUT_WR);
     shutdown(w->from, SHUT_RD);
     return NULL;
-}
-
-/* ---- sockets ---- */
-
-/* A socket for a path or a port, bound (`listens`) or connected. Ends the program if it cannot be. */
-static int open_socket(const char *name, bool listens)
-{
-    struct sockaddr_un local = {.sun_family = AF_UNIX};
-    struct sockaddr_in port = {
-        .sin_family = AF_INET, .sin_port = htons((uint16_t)atoi(name)), .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
-    bool is_path = strchr(name, '/') != NULL;
-    snprintf(local.sun_path, sizeof(local.sun_path), "%s", name);
-    const struct sockaddr *address = is_path ? (struct sockaddr *)&local : (struct sockaddr *)&port;
-    socklen_t n = is_path ? sizeof(local) : sizeof(port);
-    int fd = socket(address->sa_family, SOCK_STREAM | SOCK_CLOEXEC, 0), one = 1;
-    setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &one, sizeof(one));
-    int r = listens ? bind(fd, address, n) : connect(fd, address, n);
-    if (r == 0 && listens)
-        r = listen(fd, 4);
-    if (r < 0) {
-        fprintf(stderr, "delayed_link: %s: %s\n", name, strerror(errno));
-        exit(1);
-    }
-    return fd;
 }
 
 static void start(struct way *w, pthread_t threads[2])
@@ -180,10 +180,12 @@ static void start(struct way *w, pthread_t threads[2])
     }
 }
 
-static void pass(int near, int far, uint64_t delay_us, struct piece *rings)
+static void pass(int near, int far, uint64_t delay_us, uint64_t bytes_s, struct piece *rings)
 {
-    struct way up = {.from = near, .to = far, .delay_ns = delay_us * 500, .ring = rings, .counts = true};
-    struct way down = {.from = far, .to = near, .delay_ns = delay_us * 500, .ring = rings + N_PIECES};
+    struct way up = {
+        .from = near, .to = far, .delay_ns = delay_us * 500, .bytes_s = bytes_s, .ring = rings, .counts = true};
+    struct way down = {
+        .from = far, .to = near, .delay_ns = delay_us * 500, .bytes_s = bytes_s, .ring = rings + N_PIECES};
     pthread_t threads[4];
     int one = 1;
     setsockopt(near, IPPROTO_TCP, TCP_NODELAY, &one, sizeof(one)); /* an error on a Unix socket */
@@ -199,15 +201,16 @@ static void pass(int near, int far, uint64_t delay_us, struct piece *rings)
 
 int main(int argc, char **argv)
 {
-    if (argc != 4) {
-        fprintf(stderr, "usage: delayed_link LISTEN TARGET DELAY_US\n");
+    if (argc != 4 && argc != 5) {
+        fprintf(stderr, "usage: delayed_link LISTEN TARGET DELAY_US [MBIT_S]\n");
         return 2;
     }
+    uint64_t bytes_s = argc > 4 ? strtoull(argv[4], NULL, 10) * 1000000 / 8 : 0;
     struct piece *rings = calloc(2 * N_PIECES, sizeof(*rings)); /* touched as far as it is used */
-    int listening = open_socket(argv[1], true), near;
+    int listening = bench_socket_listen(argv[1], bytes_s > 0 ? QUEUE_BYTES : 0), near;
     while ((near = accept(listening, NULL, NULL)) >= 0) {
-        int far = open_socket(argv[2], false);
-        pass(near, far, strtoull(argv[3], NULL, 10), rings);
+        int far = bench_socket_connect(argv[2], bytes_s > 0 ? QUEUE_BYTES : 0);
+        pass(near, far, strtoull(argv[3], NULL, 10), bytes_s, rings);
         close(near);
         close(far);
     }
