@@ -53,8 +53,29 @@ struct halo_experts {
     struct halo_fault fault;            /* code NONE: every read so far went well */
 };
 
+/* ---- experts_read.c ---- */
+
+/* Parts of an expert, and reads of all experts of a layer, at most. */
+uint32_t halo_experts_parts_max(const struct halo_experts *x);
+uint32_t halo_experts_reads_max(const struct halo_experts *x);
+/* As bits. */
+uint32_t halo_experts_all_parts(const struct halo_expert_layout *layer);
+/* Where the file's bytes of a part go. */
+uint8_t *halo_experts_data(const struct halo_experts *x, uint32_t slot, const struct halo_expert_part *part,
+                           uint32_t id);
+/* The slot has just been given to an expert: none of its parts is there. */
+void halo_experts_expect(struct halo_experts *x, uint32_t slot);
+/* Adds reads of these parts of it, which halo_experts_submit() submits; x->reads has room for halo_experts_reads_max().
+ */
+void halo_experts_add_reads(struct halo_experts *x, uint32_t slot, uint32_t parts, enum halo_fetch_priority priority);
+void halo_experts_submit(struct halo_experts *x);
 /* Takes completions, at most HALO_EXPERTS_REAP; waits up to timeout_us for the first one. Returns how many. */
 #define HALO_EXPERTS_REAP 64
 uint32_t halo_experts_reap(struct halo_experts *x, uint64_t timeout_us);
+
+/* ---- experts_source.c ---- */
+
+/* Sets x->source. */
+void halo_experts_make_source(struct halo_experts *x);
 
 #endif
