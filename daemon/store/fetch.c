@@ -270,15 +270,11 @@ uint32_t halo_fetch_cancel(struct halo_fetch *f, uint32_t slot, uint64_t generat
     return n;
 }
 
-static bool is_ahead_before(const struct fetch_read *read, const void *ud)
+uint32_t halo_fetch_cancel_ahead(struct halo_fetch *f, uint32_t slot, uint64_t generation)
 {
-    return read->asked.priority == HALO_FETCH_AHEAD && read->asked.generation < *(const uint64_t *)ud;
-}
-
-uint32_t halo_fetch_cancel_ahead(struct halo_fetch *f, uint64_t before)
-{
+    const struct tag tag = {.slot = slot, .generation = generation};
     pthread_mutex_lock(&f->lock);
-    uint32_t n = cancel(f, is_ahead_before, &before);
+    uint32_t n = list_cancel(f, &f->queued[HALO_FETCH_AHEAD], has_tag, &tag);
     pthread_mutex_unlock(&f->lock);
     return n;
 }

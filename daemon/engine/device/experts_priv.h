@@ -24,6 +24,11 @@ struct halo_experts_chosen {
     bool is_new;          /* its slot was given to it just now */
 };
 
+struct halo_experts_guessed {
+    uint32_t slot;
+    uint64_t generation;
+};
+
 struct halo_experts {
     struct halo_experts_setup setup;
     struct halo_expert_shape shape;
@@ -43,9 +48,11 @@ struct halo_experts {
     uint32_t slab_slots;     /* of every slab but the last */
     uint32_t taken;          /* slab whose memory was taken again, until its slots open */
     atomic_bool may_guess;
-    struct halo_expert_trial trial; /* of guesses */
-    struct halo_expert_guess guess; /* which of them are worth a read */
-    uint64_t token_ns;              /* when the last decoded token came to the first layer; 0: that was none */
+    struct halo_expert_trial trial;                               /* of guesses */
+    struct halo_expert_guess guess;                               /* which of them are worth a read */
+    struct halo_experts_guessed guessed[HALO_EXPERT_GUESS_RANKS]; /* whose reads were submitted for the next layer */
+    uint32_t n_guessed;
+    uint64_t token_ns; /* when the last decoded token came to the first layer; 0: that was none */
 
     /* the layer under way */
     struct halo_experts_chosen *chosen; /* [n_expert] */

@@ -1,5 +1,6 @@
 /* experts_read.c: the reads that fill slots with experts, and what has come of them. Device thread. */
 #include <assert.h>
+#include <errno.h>
 #include <stdatomic.h>
 
 #include <store/fetch.h>
@@ -102,7 +103,8 @@ static void take_completion(struct halo_experts *x, const struct halo_fetch_done
         count_read(x, done->n_bytes);
     } else {
         x->is_spoiled[done->slot] = true;
-        if (slot->is_held && x->fault.code == HALO_FAULT_NONE)
+        bool is_fault = slot->is_held && done->error != -ECANCELED; /* a guess given up: place() reads it again */
+        if (is_fault && x->fault.code == HALO_FAULT_NONE)
             halo_fetch_fault(x->fetch, done, &x->fault);
     }
     if (x->pending[done->slot])

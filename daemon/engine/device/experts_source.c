@@ -78,8 +78,7 @@ static void place(struct halo_experts *x)
         if (chosen->slot == HALO_EXPERT_NONE)
             break;
         const struct halo_expert_slot *slot = &x->cache.slots[chosen->slot];
-        bool is_there = slot->state == HALO_EXPERT_READY || (slot->state == HALO_EXPERT_ARRIVED && !x->cache.is_sweep);
-        count_bytes(x, is_there, layer->n_bytes); /* what a sweep read ahead it did not find */
+        count_bytes(x, slot->state == HALO_EXPERT_READY, layer->n_bytes); /* read ahead is not found */
         chosen->is_new = !is_known;
         if (!is_known) {
             halo_experts_expect(x, chosen->slot);
@@ -138,6 +137,20 @@ static void time_token(struct halo_experts *x, uint32_t n)
     x->token_ns = is_token ? now_ns : 0;
 }
 
+/* The layer has chosen: of what it was guessed to choose and has not, what the drive was not asked for yet is not read.
+ * Nothing of such an expert is used. */
+static void give_up_guesses(struct halo_experts *x)
+{
+    for (uint32_t i = 0; i < x->n_guessed; i++) {
+        uint32_t number = x->guessed[i].slot;
+        const struct halo_expert_slot *slot = &x->cache.slots[number];
+        bool is_same = slot->generation == x->guessed[i].generation && slot->state == HALO_EXPERT_READING;
+        if (is_same && !slot->is_held && halo_fetch_cancel_ahead(x->fetch, number, slot->generation) > 0)
+            x->is_spoiled[number] = true;
+    }
+    x->n_guessed = 0;
+}
+
 static int choose(void *owner, uint32_t layer, const uint32_t *ids, uint32_t n, char *reason)
 {
     struct halo_experts *x = owner;
@@ -154,6 +167,7 @@ static int choose(void *owner, uint32_t layer, const uint32_t *ids, uint32_t n, 
         x->chosen[i] = (struct halo_experts_chosen){.id = ids[i], .slot = HALO_EXPERT_NONE};
         halo_expert_cache_hold(&x->cache, layer, ids[i]);
     }
+    give_up_guesses(x);
     place(x);
     read_ahead(x, layer, layer + 1);
     return 0;
@@ -351,6 +365,7 @@ static void guess(void *owner, uint32_t layer, const uint32_t *ids, uint32_t n)
             continue;
         halo_experts_expect(x, slot);
         halo_experts_add_reads(x, slot, halo_experts_all_parts(&x->layers[layer]), HALO_FETCH_AHEAD);
+        x->guessed[x->n_guessed++] = (struct halo_experts_guessed){slot, x->cache.slots[slot].generation};
         if (x->setup.stats)
             HALO_COUNT(x->setup.stats, expert_guess_bytes, x->layers[layer].n_bytes);
     }

@@ -8,6 +8,8 @@
 #include <engine/expert_trial.h>
 #include <store/fetch.h>
 
+#define KEPT_MAX 256
+
 struct reads_control *control;
 
 int __real_halo_fetch_submit(struct halo_fetch *fetch, const struct halo_fetch_read *reads, uint32_t n);
@@ -25,6 +27,8 @@ static bool is_due(_Atomic int *after)
 int __wrap_halo_fetch_submit(struct halo_fetch *fetch, const struct halo_fetch_read *reads, uint32_t n)
 {
     static _Alignas(4096) uint8_t elsewhere[4 << 20];
+    if (atomic_load(&control->gives_up))
+        halo_fetch_pause_ahead(fetch, true);
     for (uint32_t i = 0; i < n; i++) {
         struct halo_fetch_read read = reads[i];
         atomic_fetch_add(&control->n_reads, 1);
@@ -39,6 +43,24 @@ int __wrap_halo_fetch_submit(struct halo_fetch *fetch, const struct halo_fetch_r
     return 0;
 }
 
+/* Takes the ends of cancelled reads away from ret[0..n), and adds one where nothing else comes. How many there are. */
+static uint32_t keep_given_up(struct halo_fetch_done *ret, uint32_t n, bool is_waiting)
+{
+    static struct halo_fetch_done kept[KEPT_MAX];
+    static uint32_t n_kept;
+    uint32_t n_left = 0;
+    for (uint32_t i = 0; i < n; i++)
+        if (ret[i].error == -ECANCELED && n_kept < KEPT_MAX)
+            kept[n_kept++] = ret[i];
+        else
+            ret[n_left++] = ret[i];
+    if (n_left > 0 || n_kept == 0 || !is_waiting)
+        return n_left;
+    ret[0] = kept[--n_kept];
+    atomic_fetch_add(&control->n_given_up, 1);
+    return 1;
+}
+
 uint32_t __wrap_halo_fetch_reap(struct halo_fetch *fetch, struct halo_fetch_done *ret, uint32_t max, uint64_t wait_us)
 {
     if (atomic_load(&control->is_stalled)) {
@@ -47,6 +69,8 @@ uint32_t __wrap_halo_fetch_reap(struct halo_fetch *fetch, struct halo_fetch_done
         return 0;
     }
     uint32_t n = __real_halo_fetch_reap(fetch, ret, max, wait_us);
+    if (atomic_load(&control->gives_up))
+        n = keep_given_up(ret, n, wait_us > 0);
     for (uint32_t i = 0; i < n; i++)
         if (is_due(&control->fail_after)) {
             atomic_store(&control->fail_after, atomic_load(&control->stays_broken));

@@ -15,7 +15,9 @@ extern struct reads_control {
     _Atomic uint64_t late_ns; /* that the clock is ahead */
     _Atomic uint32_t n_waits; /* for something that is stalled */
     _Atomic uint32_t n_reads;
-    atomic_bool is_guessing; /* always, whether it pays or not */
+    atomic_bool is_guessing;     /* always, whether it pays or not */
+    atomic_bool gives_up;        /* no read on a guess begins, and one that is given up ends as late as it can */
+    _Atomic uint32_t n_given_up; /* reads, of which somebody had to wait for the end */
 } * control;
 
 #endif

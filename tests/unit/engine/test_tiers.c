@@ -484,31 +484,49 @@ static void a_step_reads_layers_once(void **state)
     assert_int_equal(child_end(&c), 0);
 }
 
+/* The ids of a reply of `model`, with guesses where it streams. */
+static void guessed_ids(bool streamed, bool gives_up, int32_t *ret)
+{
+    struct child c;
+    begin(&c, 2);
+    assert_int_equal(load(&c, model, streamed ? ",\"tiers\":\"stream\"" : "")->terminal, HALO_EV_LOADED);
+    atomic_store(&control->is_guessing, true);
+    atomic_store(&control->gives_up, gives_up);
+    child_send(&c,
+               "{\"type\":\"generate\",\"id\":100,\"model\":\"%s\",\"tokens\":[7,9],\"max_tokens\":%d,"
+               "\"ignore_eos\":true,\"seed\":3,\"emit_token_ids\":true}",
+               model, REPLY);
+    struct child_request *request = child_wait(&c, 100);
+    if (request->n_ids != REPLY)
+        fail_msg("%s: %s", model, request->last);
+    memcpy(ret, request->ids, REPLY * sizeof(*ret));
+    child_send(&c, "{\"type\":\"stats\",\"id\":101}");
+    if ((child_number(child_wait(&c, 101), "expert_guess_bytes") > 0) != streamed)
+        fail_msg("%s: %s", model, c.requests[101].last);
+    assert_int_equal(child_end(&c), 0);
+}
+
 /* Guesses fill slots that are free: they bring experts sooner, and no other ids. */
 static void guesses_change_nothing(void **state)
 {
+    int32_t ids[2][REPLY];
     for (size_t m = 0; m < n_models; m++) {
-        int32_t ids[2][REPLY];
         model = models[m];
-        for (int streamed = 0; streamed < 2; streamed++) {
-            struct child c;
-            begin(&c, 2);
-            assert_int_equal(load(&c, model, streamed ? ",\"tiers\":\"stream\"" : "")->terminal, HALO_EV_LOADED);
-            atomic_store(&control->is_guessing, true);
-            child_send(&c,
-                       "{\"type\":\"generate\",\"id\":100,\"model\":\"%s\",\"tokens\":[7,9],\"max_tokens\":%d,"
-                       "\"ignore_eos\":true,\"seed\":3,\"emit_token_ids\":true}",
-                       model, REPLY);
-            struct child_request *request = child_wait(&c, 100);
-            assert_int_equal(request->n_ids, REPLY);
-            memcpy(ids[streamed], request->ids, sizeof(ids[streamed]));
-            child_send(&c, "{\"type\":\"stats\",\"id\":101}");
-            if ((child_number(child_wait(&c, 101), "expert_guess_bytes") > 0) != streamed)
-                fail_msg("%s: %s", model, c.requests[101].last);
-            assert_int_equal(child_end(&c), 0);
-        }
+        for (int streamed = 0; streamed < 2; streamed++)
+            guessed_ids(streamed, false, ids[streamed]);
         assert_memory_equal(ids[0], ids[1], sizeof(ids[0]));
     }
+}
+
+/* An expert whose reads were given up is chosen before they are over: it is read again, and nothing else fails. */
+static void a_guess_given_up(void **state)
+{
+    int32_t ids[2][REPLY];
+    model = models[0];
+    for (int streamed = 0; streamed < 2; streamed++)
+        guessed_ids(streamed, streamed, ids[streamed]);
+    assert_true(atomic_load(&control->n_given_up) > 0);
+    assert_memory_equal(ids[0], ids[1], sizeof(ids[0]));
 }
 
 /* An engine that is killed while it waits for experts: its successor goes on behind the ids that were sent. */
@@ -738,6 +756,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(a_prompt_is_one_pass),
         cmocka_unit_test(a_step_reads_layers_once),
         cmocka_unit_test(guesses_change_nothing),
+        cmocka_unit_test(a_guess_given_up),
         EACH_KIND(an_engine_that_dies),
         EACH_KIND(a_forgotten_read_shows),
         EACH_KIND(an_io_error),

@@ -383,7 +383,7 @@ static void random_move(struct fetch_fixture *f, uint64_t *seed)
     switch (draw(seed, 12)) {
     case 0: halo_fetch_cancel(f->fetch, slot, slot + 1000); break;
     case 1: halo_fetch_cancel(f->fetch, slot, slot + 999); break;
-    case 2: halo_fetch_cancel_ahead(f->fetch, slot + 900); break;
+    case 2: halo_fetch_cancel_ahead(f->fetch, slot, slot + 1000); break;
     case 3: halo_fetch_promote(f->fetch, slot, slot + 1000); break;
     case 4: halo_fetch_pause_ahead(f->fetch, draw(seed, 2)); break;
     case 5: inject.shorten = draw(seed, 2); break;

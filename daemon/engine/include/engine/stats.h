@@ -43,8 +43,8 @@
     X(load_bytes)                                                                                                      \
     X(load_us)                                                                                                         \
     X(expert_hit_bytes)   /* of streamed experts that a step used: those that were in memory */                        \
-    X(expert_miss_bytes)  /* ... and those that were read from disk for it */                                          \
-    X(expert_guess_bytes) /* ... and on a guess, whether they were used or not */                                      \
+    X(expert_miss_bytes)  /* ... and those that were read from disk for it, on a guess or not */                       \
+    X(expert_guess_bytes) /* ... and asked for on a guess, whether they were read to the end and used or not */        \
     X(expert_wait_us)     /* steps that waited for experts from the disk */                                            \
     X(expert_failures)    /* steps that ended because an expert could not be read */                                   \
     X(streamed_rows)      /* of rows: those of models whose experts or layers are read from disk */                    \

@@ -150,8 +150,9 @@ int halo_fetch_fault(struct halo_fetch *fetch, const struct halo_fetch_done *don
 /* Cancels the reads of this slot and generation that have not completed: each completes with -ECANCELED once none of
  * its blocks is in flight. Returns how many it cancelled. */
 uint32_t halo_fetch_cancel(struct halo_fetch *fetch, uint32_t slot, uint64_t generation);
-/* Cancels all ahead reads of a generation below `before`. */
-uint32_t halo_fetch_cancel_ahead(struct halo_fetch *fetch, uint64_t before);
+/* The same for its ahead reads of which no block, or not every one, has begun: what the drive was asked for as a whole
+ * costs nothing more and completes. */
+uint32_t halo_fetch_cancel_ahead(struct halo_fetch *fetch, uint32_t slot, uint64_t generation);
 /* Ahead reads of this slot and generation become demand reads: somebody waits for them now. */
 uint32_t halo_fetch_promote(struct halo_fetch *fetch, uint32_t slot, uint64_t generation);
 
