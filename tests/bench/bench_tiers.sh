@@ -11,6 +11,7 @@
 #   POINT_MS  of each point that profile measures (80)
 #   LONG      tokens of a run in ten parts with the first setting (10000; 0: none)
 #   RESIDENT  1: also with all weights in memory: what computing alone takes (needs memory for the whole file)
+#   MAPPED    tokens read through the mapping before the clock and for it (WARM and DECODE)
 #   TERMS     1: also the terms of each prediction, and how long a token waited for the drive
 #   HALO_BENCH_DIR  where the models go: on the drive to be measured (a temporary folder, removed at the end)
 #
@@ -21,8 +22,10 @@
 #   of bound                     measured / bound, which is 1 / max(token bytes / memory, miss bytes / disk) with the run's miss bytes
 #   prompt s, of bound           PROMPT tokens in one go; the bound is the larger of the experts not in memory / disk and, with RESIDENT,
 #                                the time with all weights in memory
-#   mapped, ratio                tok/s of bench_mapped, which reads the same bytes through a mapping of the file under the same limit of
-#                                memory; "-" where no control group can be made: without its limit the page cache holds the file
+#   mapped, ratio                tok/s of bench_mapped, which reads the bytes of as many experts through a mapping of the file, and how many
+#                                times that was measured; "-" where no control group can be made
+# Where a control group (version 2) can be made, the engine and bench_mapped run in it, one after the other, with the budget and 1 GiB as
+# the limit of both. The page cache is emptied of the file before.
 set -euo pipefail
 build=$(cd "${1:?usage: bench_tiers.sh BUILD_DIR}" && pwd)
 n_cpu=$(nproc) half=$((($(nproc) + 1) / 2))
@@ -43,8 +46,12 @@ clean() {
 }
 trap clean EXIT
 
-engine_start() { # THREADS
-    coproc engine { exec "$build/daemon/engine/halod-engine" --stdio --device cpu --threads "$1" --state-dir "$work" 2>>"$work/log"; }
+engine_start() { # THREADS LIMIT: bytes, or max
+    [ -z "$group" ] || echo "$2" >"$group/memory.max"
+    coproc engine {
+        [ -z "$group" ] || echo "$BASHPID" >"$group/cgroup.procs"
+        exec "$build/daemon/engine/halod-engine" --stdio --device cpu --threads "$1" --state-dir "$work" 2>>"$work/log"
+    }
     engine_in=${engine[1]} engine_out=${engine[0]} engine_pid=$engine_PID id=0
 }
 engine_stop() {
@@ -70,28 +77,36 @@ field() { grep -o "\"$1\":[-0-9.]*" <<<"$answer" | head -n 1 | cut -d: -f2; }
 calc() { awk "BEGIN { printf(\"$1\", $(IFS=,; echo "${*:2}")) }"; }
 bytes_of() { numfmt --from=iec "$1"; }
 
-# A control group of version 2 that limits memory, below our own; empty when there can be none.
+# A control group of version 2 that limits memory: below our own, or below the nearest one above it that may have one. Empty: there can be
+# none.
 make_group() {
-    local own
-    own=/sys/fs/cgroup$(sed -n 's/^0:://p' /proc/self/cgroup)
-    grep -qw memory "$own/cgroup.controllers" 2>/dev/null || return 0
-    echo +memory >"$own/cgroup.subtree_control" 2>/dev/null || return 0
-    mkdir "$own/halod-bench.$$" 2>/dev/null && group=$own/halod-bench.$$
+    local top=/sys/fs/cgroup at
+    at=$top$(sed -n 's/^0:://p' /proc/self/cgroup)
+    while [ -z "$group" ] && [[ $at == "$top"* ]]; do
+        { echo +memory >"${at%/}/cgroup.subtree_control"; } 2>/dev/null || true
+        mkdir "${at%/}/halod-bench.$$" 2>/dev/null && group=${at%/}/halod-bench.$$
+        if [ -n "$group" ] && [ ! -w "$group/memory.max" ]; then
+            rmdir "$group"
+            group=
+        fi
+        at=${at%/*}
+    done
 }
 
-# The same bytes through a mapping, under a limit of $2 bytes: sets `mapped`.
-run_mapped() { # FILE BYTES LAW THREADS
+# As many bytes through a mapping, under the same limit: sets `mapped`.
+run_mapped() { # FILE LIMIT LAW THREADS
     mapped=-
     [ -n "$group" ] || return 0
     echo "$2" >"$group/memory.max"
-    mapped=$(bash -c 'echo $$ >"$1/cgroup.procs" && shift && exec "$@"' - "$group" "$build/tests/bench/bench_mapped" "$1" "$3" "$4" "$warm" \
-        "$decode" | sed -n 's/ tok\/s.*//p')
+    dd if="$1" iflag=nocache count=0 status=none
+    mapped=$(bash -c 'echo $$ >"$1/cgroup.procs" && shift && exec "$@"' - "$group" "$build/tests/bench/bench_mapped" "$1" "$3" "$4" \
+        "${MAPPED:-$warm}" "${MAPPED:-$decode}" | sed -n 's/ tok\/s.*//p')
 }
 
 run_resident() { # FILE THREADS: sets resident_s, of a prompt, and resident_tok_s
     resident_s=0 resident_tok_s=-
     [ "$resident" = 1 ] || return 0
-    engine_start "$2"
+    engine_start "$2" max
     ask load "\"model\":\"$1\",\"params\":{\"context\":$context,\"kv_tokens\":$context,\"tiers\":\"memory\"}"
     ask bench "\"model\":\"$1\",\"prefill\":$prompt,\"decode\":$((decode / 4 + 1)),\"repeat\":1"
     resident_tok_s=$(field decode_tok_s)
@@ -102,7 +117,7 @@ run_resident() { # FILE THREADS: sets resident_s, of a prompt, and resident_tok_
 # A profile holds for a number of threads, and a model has one.
 run_profile() { # FILE THREADS
     [ "$profiled" != "$2" ] || return 0
-    engine_start "$2"
+    engine_start "$2" max
     ask profile "\"model\":\"$1\",\"point_ms\":${POINT_MS:-80}"
     engine_stop
     profiled=$2
@@ -119,11 +134,13 @@ streamed() { # sets hit, missed, read, waited: bytes and us since the engine beg
 }
 
 run_setting() { # FILE LAW BUDGET THREADS: one line
-    local file=$1 law=$2 budget threads=$4
+    local file=$1 law=$2 budget threads=$4 limit
     budget=$(bytes_of "$3")
+    limit=$((budget + (1 << 30)))
     run_profile "$file" "$threads"
     local params="{\"context\":$context,\"kv_tokens\":$context,\"tiers\":\"stream\",\"budget_bytes\":$budget}"
-    engine_start "$threads"
+    dd if="$file" iflag=nocache count=0 status=none
+    engine_start "$threads" "$limit"
     ask plan "\"path\":\"$file\",\"routing\":\"$law\",\"params\":$params"
     local tok_s plan_hit memory disk token prefill
     tok_s=$(field tok_s) plan_hit=$(field hit_rate) memory=$(field memory_gb_s) disk=$(field disk_gb_s) token=$(field token_bytes)
@@ -145,7 +162,7 @@ run_setting() { # FILE LAW BUDGET THREADS: one line
     engine_stop
     [ "$resident_threads" = "$threads" ] || run_resident "$file" "$threads"
     resident_threads=$threads
-    run_mapped "$file" "$budget" "$law" "$threads"
+    run_mapped "$file" "$limit" "$law" "$threads"
     awk -v budget="$3" -v threads="$threads" -v p="$tok_s" -v m="$measured" -v h=$((hit - hit_before)) -v miss=$((missed - missed_before)) \
         -v read=$((read - read_before)) -v n="$decode" -v ph="$plan_hit" -v mem="$memory" -v disk="$disk" -v token="$token" \
         -v prefill="$prefill" -v ps="$prompt_s" -v rs="$resident_s" -v rt="$resident_tok_s" -v mapped="$mapped" 'BEGIN {
