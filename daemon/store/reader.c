@@ -53,10 +53,12 @@ static void reader_done_empty(struct reader *reader)
 
 static int reader_read(struct reader *reader)
 {
+    struct reader_populate *populate = reader_populate_start(reader);
     reader_done_empty(reader);
     int r = reader->options->no_uring ? READER_STEP_DOWN : reader_uring_run(reader);
     if (r == READER_STEP_DOWN)
         reader_threads_run(reader);
+    reader->report->populated_bytes = reader_populate_stop(populate);
     if (reader->error)
         return reader->error;
     if (reader->bytes_done < reader->bytes_total) { /* nothing else ends a run early */

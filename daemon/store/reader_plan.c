@@ -12,6 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <time.h>
 
 #include "direct_priv.h"
 #include "reader_priv.h"
@@ -45,8 +46,9 @@ int reader_plan_init(struct reader *reader)
                               reader->n_jobs);
     reader->order = calloc(reader->n_jobs + 1, sizeof(*reader->order));
     reader->left = calloc(reader->n_jobs + 1, sizeof(*reader->left));
+    reader->targets = calloc(reader->n_jobs + 1, sizeof(*reader->targets));
     reader->retry = calloc(reader->queue_depth, sizeof(*reader->retry));
-    if (!reader->order || !reader->left || !reader->retry)
+    if (!reader->order || !reader->left || !reader->targets || !reader->retry)
         return halo_fault_set(reader->fault, HALO_FAULT_OUT_OF_MEMORY, "no memory to plan the reading of %zu ranges",
                               reader->n_jobs);
     bool sorted = true;
@@ -61,6 +63,8 @@ int reader_plan_init(struct reader *reader)
                                   (unsigned long long)job->n_bytes, (unsigned long long)job->offset);
         reader->order[i] = (uint32_t)i;
         reader->left[i] = job->n_bytes;
+        reader->targets[i] = (struct reader_target){job->dest, job->slack, job->dest || job->n_bytes == 0};
+        assert(reader->targets[i].known || reader->options->place);
         reader->bytes_total += job->n_bytes;
         if (i > 0)
             sorted = sorted && order_compare(&reader->order[i - 1], &reader->order[i], (void *)reader->jobs) <= 0;
@@ -74,6 +78,7 @@ void reader_plan_finish(struct reader *reader)
 {
     free(reader->order);
     free(reader->left);
+    free(reader->targets);
     free(reader->retry);
 }
 
@@ -101,11 +106,36 @@ static bool job_is_small(const struct halo_reader_job *job)
     return job->n_bytes < HALO_READER_DIRECT_MIN;
 }
 
-static bool job_bounces(const struct reader *reader, const struct halo_reader_job *job)
+static struct reader_target *target_at(const struct reader *reader, size_t place)
 {
+    return &reader->targets[reader->order[place]];
+}
+
+/* Its destination is known. */
+static bool job_bounces(const struct reader *reader, size_t place)
+{
+    const struct halo_reader_job *job = job_at(reader, place);
+    const struct reader_target *target = target_at(reader, place);
     if (job_is_small(job))
         return true;
-    return reader->files[job->part].direct && !(job->slack && halo_hull_fits(job->dest, job->offset));
+    return reader->files[job->part].direct && !(target->slack && halo_hull_fits(target->dest, job->offset));
+}
+
+/* Asks where the job's bytes go, if nobody has said so yet. */
+static bool job_has_place(const struct reader *reader, size_t place)
+{
+    struct reader_target *target = target_at(reader, place);
+    void *dest = NULL;
+    if (!target->known) {
+        target->known = reader->options->place(reader->options->ud, reader->order[place], &dest, &target->slack);
+        target->dest = dest;
+    }
+    return target->known;
+}
+
+void reader_pause(void)
+{
+    nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
 }
 
 /* Sets the hull that a read of [use_begin, use_end) takes. */
@@ -122,7 +152,7 @@ static void piece_in_place(struct reader *reader, struct reader_piece *p)
 {
     const struct halo_reader_job *job = job_at(reader, reader->next);
     uint64_t begin = job->offset + reader->at, end = job->offset + job->n_bytes;
-    uint8_t *dest = (uint8_t *)job->dest + reader->at;
+    uint8_t *dest = target_at(reader, reader->next)->dest + reader->at;
     bool direct = reader->files[p->file].direct;
     uint64_t reach = (direct ? halo_hull_begin(begin) : begin) + reader->chunk_bytes;
     if (reader->window_base && dest >= reader->window_base) {
@@ -149,7 +179,8 @@ static void piece_bounced(struct reader *reader, struct reader_piece *p, uint8_t
     while (reader->at == job->n_bytes && reader->next + 1 < reader->n_jobs) {
         const struct halo_reader_job *follower = job_at(reader, reader->next + 1);
         if (follower->part != job->part || follower->offset < p->use_begin || follower->offset >= reach ||
-            follower->offset > p->use_end + READER_HOLE_BYTES || !job_bounces(reader, follower))
+            follower->offset > p->use_end + READER_HOLE_BYTES || !job_has_place(reader, reader->next + 1) ||
+            !job_bounces(reader, reader->next + 1))
             break;
         /* Jobs may overlap (a tied weight wanted twice): the follower may even end first. */
         uint64_t end = min_u64(follower->offset + follower->n_bytes, reach);
@@ -164,6 +195,7 @@ static void piece_bounced(struct reader *reader, struct reader_piece *p, uint8_t
 
 bool reader_piece_next(struct reader *reader, uint8_t *bounce, struct reader_piece *ret)
 {
+    reader->starved = false;
     if (reader->error || reader_cancelled(reader))
         return false;
     if (reader->n_retry > 0) {
@@ -176,11 +208,16 @@ bool reader_piece_next(struct reader *reader, uint8_t *bounce, struct reader_pie
         reader->next++;
         reader->at = 0;
     }
+    atomic_store_explicit(&reader->next_shared, reader->next, memory_order_relaxed);
     if (reader->next == reader->n_jobs)
         return false;
+    if (!job_has_place(reader, reader->next)) {
+        reader->starved = true;
+        return false;
+    }
     *ret =
         (struct reader_piece){.first = reader->next, .last = reader->next, .file = job_at(reader, reader->next)->part};
-    if (job_bounces(reader, job_at(reader, reader->next)))
+    if (job_bounces(reader, reader->next))
         piece_bounced(reader, ret, bounce);
     else
         piece_in_place(reader, ret);
@@ -212,7 +249,7 @@ static void piece_copy_out(const struct reader *reader, const struct reader_piec
     for (size_t place = p->first; place <= p->last; place++) {
         const struct halo_reader_job *job = job_at(reader, place);
         if (piece_share(reader, p, place, &begin, &end))
-            memcpy((uint8_t *)job->dest + (begin - job->offset), p->at + (begin - p->offset), end - begin);
+            memcpy(target_at(reader, place)->dest + (begin - job->offset), p->at + (begin - p->offset), end - begin);
     }
 }
 

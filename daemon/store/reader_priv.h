@@ -7,6 +7,8 @@
 #ifndef HALO_STORE_READER_PRIV_H
 #define HALO_STORE_READER_PRIV_H
 
+#include <stdatomic.h>
+
 #include <store/reader.h>
 
 /* A bounce buffer: small enough that a queue of them is no burden, large enough that a badly aligned tensor is not
@@ -42,6 +44,12 @@ struct reader_piece {
     uint8_t *at;
 };
 
+/* Where a job's bytes go. */
+struct reader_target {
+    uint8_t *dest;
+    bool slack, known;
+};
+
 struct reader {
     const struct halo_reader_job *jobs;
     const struct halo_reader_options *options;
@@ -51,11 +59,14 @@ struct reader {
     size_t n_files;
     uint32_t *order; /* job numbers by file and offset */
     size_t n_jobs;
-    uint64_t *left; /* bytes of each job that are still missing */
+    struct reader_target *targets; /* of each job */
+    uint64_t *left;                /* bytes of each job that are still missing */
     uint64_t bytes_done, bytes_total;
 
-    size_t next; /* cursor: in order[] */
-    uint64_t at; /* cursor: bytes of that job already handed out */
+    size_t next;               /* cursor: in order[] */
+    uint64_t at;               /* cursor: bytes of that job already handed out */
+    atomic_size_t next_shared; /* the cursor, for the populating threads */
+    bool starved;              /* there was no piece because the next job has no destination yet */
     size_t chunk_bytes;
     unsigned queue_depth;
     struct reader_piece *retry; /* taken back from a method that gave up; at most queue_depth */
@@ -70,8 +81,8 @@ struct reader {
 /* reader_plan.c */
 int reader_plan_init(struct reader *reader);
 void reader_plan_finish(struct reader *reader);
-/* The next piece, `bounce` being READER_BOUNCE_BYTES that it may use. False at the end, after a failure and after
- * cancel. */
+/* The next piece, `bounce` being READER_BOUNCE_BYTES that it may use. False at the end, after a failure, after cancel,
+ * and (reader->starved) while the next job has no destination. */
 bool reader_piece_next(struct reader *reader, uint8_t *bounce, struct reader_piece *ret);
 /* Takes a piece back for the next method. Its bounce buffer is gone: what had arrived there is read again. */
 void reader_piece_return(struct reader *reader, const struct reader_piece *piece);
@@ -89,6 +100,14 @@ enum reader_verdict reader_piece_result(struct reader *reader, struct reader_pie
 void reader_piece_account(struct reader *reader, const struct reader_piece *piece);
 bool reader_cancelled(const struct reader *reader);
 __attribute__((format(printf, 2, 3))) void reader_notice(struct reader *reader, const char *format, ...);
+
+/* A millisecond: how long a starved reader with nothing under way waits. */
+void reader_pause(void);
+
+/* reader_populate.c. start: NULL when none is wanted or possible. stop: returns the bytes populated. */
+struct reader_populate;
+struct reader_populate *reader_populate_start(const struct reader *reader);
+uint64_t reader_populate_stop(struct reader_populate *populate);
 
 /* reader_file.c */
 int reader_file_open(struct reader *reader, struct reader_file *file, const struct halo_reader_source *source);

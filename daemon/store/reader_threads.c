@@ -68,13 +68,26 @@ static bool piece_read(struct pool *pool, struct reader_piece *p)
     return false;
 }
 
+/* With the lock held, dropped while there is no memory for the next piece. */
+static bool piece_take(struct pool *pool, uint8_t *bounce, struct reader_piece *ret)
+{
+    while (!reader_piece_next(pool->reader, bounce, ret)) {
+        if (!pool->reader->starved)
+            return false;
+        pthread_mutex_unlock(&pool->lock);
+        reader_pause();
+        pthread_mutex_lock(&pool->lock);
+    }
+    return true;
+}
+
 static void *worker_main(void *ud)
 {
     struct worker *worker = ud;
     struct pool *pool = worker->pool;
     struct reader_piece piece;
     pthread_mutex_lock(&pool->lock);
-    while (reader_piece_next(pool->reader, worker->bounce, &piece)) {
+    while (piece_take(pool, worker->bounce, &piece)) {
         if (!piece_read(pool, &piece))
             break;
         while (pool->n_finished == pool->reader->queue_depth)
@@ -115,7 +128,7 @@ static void pool_run(struct pool *pool, struct worker *workers, unsigned n_worke
         pool->n_running++;
     }
     struct reader_piece piece;
-    while (pool->n_started == 0 && reader_piece_next(pool->reader, pool->bounce, &piece))
+    while (pool->n_started == 0 && piece_take(pool, pool->bounce, &piece))
         if (piece_read(pool, &piece))
             reader_piece_account(pool->reader, &piece);
     for (;;) {

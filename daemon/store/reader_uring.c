@@ -13,7 +13,6 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/uio.h>
-#include <time.h>
 
 #include "direct_priv.h"
 #include "reader_priv.h"
@@ -252,7 +251,7 @@ static void uring_abandon(struct uring *u, int error)
     u->refused = true;
     while (u->n_busy > io_uring_sq_ready(u->ring))
         if (completions(u) == 0)
-            nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
+            reader_pause();
     for (unsigned slot = 0; slot < u->reader->queue_depth; slot++)
         if (u->busy[slot]) {
             reader_piece_return(u->reader, &u->pieces[slot]);
@@ -279,8 +278,12 @@ static void uring_loop(struct uring *u)
     unsigned tries = 0;
     for (;;) {
         uring_fill(u);
-        if (u->n_busy == 0)
+        if (u->n_busy == 0 && (!u->reader->starved || u->refused))
             return;
+        if (u->n_busy == 0) {
+            reader_pause();
+            continue;
+        }
         int r = io_uring_submit_and_wait(u->ring, 1);
         unsigned n = completions(u);
         if (r >= 0 || n > 0) {
@@ -289,7 +292,7 @@ static void uring_loop(struct uring *u)
             uring_abandon(u, -r);
             return;
         } else if (r != -EINTR) {
-            nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
+            reader_pause();
         }
     }
 }

@@ -14,10 +14,9 @@
 #include <sys/mman.h>
 #include <sys/resource.h>
 
+#include "populate_priv.h"
+
 #define HUGE_BYTES ((uint64_t)2 << 20)
-#ifndef MADV_POPULATE_WRITE /* Linux 5.14; the headers of Debian 12 lack it */
-#define MADV_POPULATE_WRITE 23
-#endif
 
 struct slab {
     bool taken, locked;
@@ -135,7 +134,7 @@ static int populate(struct halo_slabs *s, void *at, uint64_t bytes)
     }
     if (madvise(at, bytes, MADV_DONTFORK) < 0)
         return -errno;
-    int r = madvise(at, bytes, MADV_POPULATE_WRITE) < 0 ? -errno : 0;
+    int r = store_populate(at, bytes);
     if (r == -EINVAL) {
         touch(at, bytes);
         r = 0;

@@ -16,6 +16,8 @@
  * changing from round to round: on a virtual machine this mostly measures how fast the host gives memory back that was
  * free for a while (seen: from 0.5 to 14 GB/s within a minute).
  *
+ * With --bare only the first, as the yardstick of a load by an engine in the same minute.
+ *
  * Prints medians, spread and the median of each round's ratio to the bare reader. The page cache plays no part: all
  * reads of size are direct. Fails only when reading fails, never on a speed.
  */
@@ -228,13 +230,13 @@ static double run_way(int way, const struct halo_gguf *gguf, const struct layout
 int main(int argc, char **argv)
 {
     static double rates[WAYS][BENCH_ROUNDS_MAX];
-    bool fresh = argc > 1 && strcmp(argv[1], "--fresh") == 0;
-    argv += fresh, argc -= fresh;
-    int rounds = argc > 2 ? atoi(argv[2]) : 5, n_ways = fresh ? WAYS : BARE_FRESH;
+    bool fresh = argc > 1 && strcmp(argv[1], "--fresh") == 0, bare = argc > 1 && strcmp(argv[1], "--bare") == 0;
+    argv += fresh || bare, argc -= fresh || bare;
+    int rounds = argc > 2 ? atoi(argv[2]) : 5, n_ways = fresh ? WAYS : bare ? BARE_REGION : BARE_FRESH;
     struct halo_gguf *gguf;
     struct halo_fault fault;
     if (argc < 2 || rounds < 1 || rounds > BENCH_ROUNDS_MAX) {
-        fprintf(stderr, "usage: bench_load [--fresh] FILE.gguf [ROUNDS]\n");
+        fprintf(stderr, "usage: bench_load [--fresh | --bare] FILE.gguf [ROUNDS]\n");
         return 2;
     }
     if (halo_gguf_open(&gguf, argv[1], &fault) != 0) {
@@ -244,7 +246,8 @@ int main(int argc, char **argv)
     struct layout l = layout_make(gguf);
     printf("%s: %zu tensors, %.2f GiB, %d rounds\n", argv[1], l.n_jobs, (double)l.bytes / (1 << 30), rounds);
     uint8_t *region = map_fresh(l.region_bytes);
-    memset(region, 1, l.region_bytes);
+    if (!bare)
+        memset(region, 1, l.region_bytes);
     for (int round = 0; round < rounds; round++)
         for (int i = 0; i < n_ways; i++) {
             int way = i >= BARE_FRESH && round % 2 ? BARE_FRESH + READER_FRESH - i : i;

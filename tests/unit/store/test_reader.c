@@ -1,5 +1,6 @@
 /* test_reader.c: the reader brings the right bytes by every method, and ends well when the file is cut or the run
  * cancelled. */
+#include <errno.h>
 #include <fcntl.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -8,6 +9,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
 #include <cmocka.h>
@@ -101,6 +103,165 @@ static void test_nothing_to_read(void **state)
     reader_fixture_job(f, 0, 5, 0, 0, false);
     assert_int_equal(reader_fixture_run(f, &options), 0);
     assert_int_equal(f->done[0], 1);
+}
+
+/* Memory of its own, which no page backs yet, and a range that is in place before anything is read. */
+struct fresh {
+    uint8_t *region;
+    unsigned n_done;
+    bool populated;
+};
+#define FRESH_BYTES ((size_t)3 << 20)
+
+static bool is_backed(uint8_t *region)
+{
+    unsigned char pages[FRESH_BYTES / HALO_HULL_ALIGN];
+    size_t n = 0;
+    assert_int_equal(mincore(region, FRESH_BYTES, pages), 0);
+    for (size_t i = 0; i < sizeof(pages); i++)
+        n += pages[i] & 1;
+    return n == sizeof(pages);
+}
+
+/* No read has been submitted when the empty range is done: whoever backs the other's memory is not the reader. */
+static void fresh_done(void *ud, size_t job)
+{
+    struct fresh *fresh = ud;
+    fresh->n_done++;
+    for (int ms = 0; job == 0 && !fresh->populated && ms < 60000; ms++) {
+        fresh->populated = is_backed(fresh->region);
+        usleep(1000);
+    }
+}
+
+static void test_populates_ahead(void **state)
+{
+    struct reader_fixture *f = *state;
+    struct fresh fresh = {.region =
+                              mmap(NULL, FRESH_BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0)};
+    assert_ptr_not_equal(fresh.region, MAP_FAILED);
+    int r = madvise(fresh.region, HALO_HULL_ALIGN, 23 /* MADV_POPULATE_WRITE, which Debian 12 does not know */);
+    reader_fixture_job(f, 0, 0, 0, 0, false);
+    reader_fixture_job(f, 0, 0, FRESH_BYTES, 0, true);
+    f->jobs[1].dest = fresh.region;
+    struct halo_reader_options options = {.n_populate = 2, .done = fresh_done, .ud = &fresh};
+    if (r < 0) {
+        print_message("skipped aloud: this kernel does not populate memory (%s)\n", strerror(errno));
+        options.done = NULL;
+    }
+    assert_int_equal(reader_fixture_run(f, &options), 0);
+    assert_memory_equal(fresh.region, f->contents[0], FRESH_BYTES);
+    if (r == 0) {
+        assert_int_equal(fresh.n_done, 2);
+        assert_true(fresh.populated);
+        assert_int_equal(f->report.populated_bytes, FRESH_BYTES);
+    }
+    munmap(fresh.region, FRESH_BYTES);
+}
+
+/* Populating changes no byte, and memory that cannot be populated is read into all the same. */
+static void test_populating_the_mix(void **state)
+{
+    struct reader_fixture *f = *state;
+    reader_fixture_mix(f);
+    for (int no_uring = 0; no_uring < 2; no_uring++) {
+        struct halo_reader_options options = reader_fixture_options(f);
+        options.no_uring = no_uring;
+        options.n_populate = 100;
+        assert_int_equal(reader_fixture_run(f, &options), 0);
+        reader_fixture_check(f);
+    }
+}
+
+/* Ranges without a place get one of two buffers, which are given back when the bytes have been compared: at once, or
+ * after the reader has asked in vain, with nothing under way. */
+#define PLACED_BYTES ((size_t)400000)
+struct placed {
+    struct reader_fixture *f;
+    uint8_t *buffers[2];
+    int buffer_of[32]; /* of each job; -1: none */
+    bool taken[2], late, used_up[2];
+    unsigned n_refused, n_done, n_wrong;
+    uint64_t asked_last;
+    pthread_mutex_t lock; /* a pread thread asks */
+};
+
+static int placed_find(struct placed *p)
+{
+    for (int i = 0; i < 2; i++)
+        if (!p->taken[i])
+            return i;
+    p->n_refused++;
+    for (int i = 0; i < 2; i++)
+        if (p->used_up[i]) {
+            p->used_up[i] = p->taken[i] = false;
+            break;
+        }
+    return -1;
+}
+
+static bool placed_place(void *ud, size_t job, void **ret_dest, bool *ret_slack)
+{
+    struct placed *p = ud;
+    const struct halo_reader_job *j = &p->f->jobs[job];
+    pthread_mutex_lock(&p->lock);
+    p->n_wrong += j->offset < p->asked_last;
+    p->asked_last = j->offset;
+    int i = placed_find(p);
+    if (i >= 0) {
+        p->taken[i] = true;
+        p->buffer_of[job] = i;
+        *ret_dest = p->buffers[i] + j->offset % HALO_HULL_ALIGN;
+        *ret_slack = true;
+    }
+    pthread_mutex_unlock(&p->lock);
+    return i >= 0;
+}
+
+static void placed_done(void *ud, size_t job)
+{
+    struct placed *p = ud;
+    const struct halo_reader_job *j = &p->f->jobs[job];
+    pthread_mutex_lock(&p->lock);
+    int i = p->buffer_of[job];
+    p->n_wrong += i < 0 || !p->taken[i] ||
+                  memcmp(p->buffers[i] + j->offset % HALO_HULL_ALIGN, p->f->contents[j->part] + j->offset, j->n_bytes);
+    p->buffer_of[job] = -1;
+    p->n_done++;
+    if (p->late)
+        p->used_up[i] = true;
+    else
+        p->taken[i] = false;
+    pthread_mutex_unlock(&p->lock);
+}
+
+static void test_memory_used_again(void **state)
+{
+    struct reader_fixture *f = *state;
+    for (uint64_t i = 0; i < 7; i++) { /* large and small ones by turns */
+        reader_fixture_job(f, 0, i * (PLACED_BYTES + 5000), PLACED_BYTES, 0, true);
+        f->jobs[f->n_jobs - 1].dest = NULL;
+        reader_fixture_job(f, 0, i * (PLACED_BYTES + 5000) + PLACED_BYTES, 999, 0, true);
+        f->jobs[f->n_jobs - 1].dest = NULL;
+    }
+    for (unsigned bits = 0; bits < 8; bits++) {
+        struct placed p = {.f = f, .late = bits & 1, .lock = PTHREAD_MUTEX_INITIALIZER};
+        for (int i = 0; i < 2; i++)
+            assert_non_null(p.buffers[i] = aligned_alloc(HALO_HULL_ALIGN, 128 * HALO_HULL_ALIGN));
+        struct halo_reader_options options = {.chunk_bytes = 128 * 1024,
+                                              .no_uring = bits & 2,
+                                              .no_direct = bits & 4,
+                                              .n_populate = 1,
+                                              .place = placed_place,
+                                              .done = placed_done,
+                                              .ud = &p};
+        assert_int_equal(reader_fixture_run(f, &options), 0);
+        assert_int_equal(p.n_done, f->n_jobs);
+        assert_int_equal(p.n_wrong, 0);
+        assert_true(!p.late || p.n_refused > 0);
+        free(p.buffers[0]);
+        free(p.buffers[1]);
+    }
 }
 
 static void test_short_file_is_refused_at_once(void **state)
@@ -305,6 +466,9 @@ int main(void)
         TEST(test_queue_and_chunk_sizes),
         TEST(test_partly_pinned),
         TEST(test_nothing_to_read),
+        TEST(test_populates_ahead),
+        TEST(test_populating_the_mix),
+        TEST(test_memory_used_again),
         TEST(test_short_file_is_refused_at_once),
         TEST(test_cut_while_reading),
         TEST(test_cancel),

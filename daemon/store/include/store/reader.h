@@ -9,7 +9,8 @@
  * while reading) is an error that names the tensor, never a SIGBUS.
  *
  * Threads: halo_reader_run blocks its caller (the prefetch thread), which owns the ring. `done` and `progress` are
- * called on that thread. `cancel` may be set by any thread and is honoured between completions.
+ * called on that thread, `place` on it or on a pread thread, one call at a time. `cancel` may be set by any thread and
+ * is honoured between completions.
  */
 #ifndef HALO_STORE_READER_H
 #define HALO_STORE_READER_H
@@ -25,6 +26,7 @@
 #include <store/hull.h>
 
 #define HALO_READER_DIRECT_MIN (256 * 1024)
+#define HALO_READER_POPULATE_MAX 8u
 
 /* A file that is read through a descriptor of the caller's, which stays open and whose position does not matter. It
  * must be what `id` says when reading begins and after the last byte: bytes of two states never come together. */
@@ -38,7 +40,7 @@ struct halo_reader_job {
     uint32_t part;   /* index into sources */
     uint64_t offset; /* in the file, bytes */
     uint64_t n_bytes;
-    void *dest;       /* exact place of the first byte */
+    void *dest;       /* exact place of the first byte; NULL: the options' `place` says */
     bool slack;       /* the HALO_HULL_ALIGN-aligned hull of dest .. dest + n_bytes belongs to this job and may be
                          overwritten */
     const char *name; /* for faults: the tensor */
@@ -54,6 +56,13 @@ struct halo_reader_options {
      * read once. */
     void *pinned;
     size_t pinned_bytes;
+    /* Threads that back the destinations of large jobs with pages ahead of the reads, up to POPULATE_MAX. 0: each read
+     * does it itself, while the disk waits. */
+    unsigned n_populate;
+    /* For memory that is used again: asked where a job without `dest` goes before its first piece is read, in order of
+     * part and file offset, until it answers true. False: there is no memory yet; the reader asks again after a
+     * completion, or after a millisecond when no read is under way. */
+    bool (*place)(void *ud, size_t job, void **ret_dest, bool *ret_slack);
     void (*done)(void *ud, size_t job); /* each job once, in any order, when its bytes are in place; may be NULL */
     void (*progress)(void *ud, uint64_t bytes_done,
                      uint64_t bytes_total); /* may be NULL; rate is the caller's business */
@@ -67,7 +76,8 @@ struct halo_reader_report {
     bool direct;                    /* O_DIRECT held for the large ranges */
     uint64_t bytes;
     uint64_t elapsed_ns;
-    char notice[256]; /* empty, or one sentence on every step down that was taken and why */
+    uint64_t populated_bytes; /* by n_populate threads; what the reader overtook is not among them */
+    char notice[256];         /* empty, or one sentence on every step down that was taken and why */
 };
 
 /* Creates the ring in advance, for a process that will no longer be allowed to: halo_reader_run then uses it, and it
