@@ -158,7 +158,7 @@ void halo_cpu_region_unmap(struct halo_cpu_region *region);
 /* weight.c: places all weights and returns the bytes of their region, or UINT64_MAX when that overflows. With base NULL
  * it only counts. */
 uint64_t halo_cpu_weights_place(const struct halo_plan *plan, uint8_t *base, struct halo_cpu_weight *weights);
-void halo_cpu_weight_slot(struct halo_device_model *model, uint32_t index, struct halo_device_slot *ret);
+int halo_cpu_weight_slot(struct halo_device_model *model, uint32_t index, struct halo_device_slot *ret);
 int halo_cpu_weight_commit(struct halo_device_model *model, uint32_t index, char *reason);
 
 /* scratch.c: the same for the scratch. */

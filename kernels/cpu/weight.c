@@ -89,11 +89,12 @@ uint64_t halo_cpu_weights_place(const struct halo_plan *plan, uint8_t *base, str
     return carver.n_bytes;
 }
 
-void halo_cpu_weight_slot(struct halo_device_model *model, uint32_t index, struct halo_device_slot *ret)
+int halo_cpu_weight_slot(struct halo_device_model *model, uint32_t index, struct halo_device_slot *ret)
 {
     assert(index < model->plan->n_weights && !model->sealed && model->plan->weights[index].streamed == 0);
     const struct halo_cpu_weight *w = &model->weights[index];
     *ret = (struct halo_device_slot){.data = w->data, .slack = w->slack};
+    return 0;
 }
 
 /* Through a buffer, because the floats may overlap the blocks that they are made of. */

@@ -32,9 +32,11 @@
 #define HALO_HIP_GEMV_ROWS_MAX 8                              /* rows of a batch that the GEMV kernels take together */
 #define HALO_HIP_ITEMS_MAX 256                                /* rows times splits when there are several splits */
 #define HALO_HIP_GRAPH_ROWS 8                                 /* batches of so many rows have graphs */
-#define HALO_HIP_PACKERS_MAX 8      /* threads that pack the rows of a weight, the caller included */
-#define HALO_HIP_PREFILL_MIN_ROWS 4 /* of a tile that prefill attention takes */
-#define HALO_HIP_LEVELS 4           /* of the length of contexts: up to 1, 4, 16 pages and more */
+#define HALO_HIP_SLACK_MIN (256 * 1024)           /* of the file's bytes: a weight that direct reads bring */
+#define HALO_HIP_POOL_AHEAD ((uint64_t)512 << 20) /* read at 2 GB/s while 1 GB is packed */
+#define HALO_HIP_PACKERS_MAX 8                    /* threads that pack the rows of a weight, the caller included */
+#define HALO_HIP_PREFILL_MIN_ROWS 4               /* of a tile that prefill attention takes */
+#define HALO_HIP_LEVELS 4                         /* of the length of contexts: up to 1, 4, 16 pages and more */
 
 struct halo_device {
     struct halo_hip_api api;
@@ -72,12 +74,23 @@ struct halo_hip_region {
 
 struct halo_hip_weight {
     const struct halo_weight *info;
-    uint64_t at;       /* of the packed form in the region of weights; streamed: in a slot */
-    uint64_t data;     /* of the file's bytes in the region that the host writes */
-    uint64_t slot_end; /* behind the last byte that belongs to the weight there */
+    uint64_t at;   /* of the packed form in the region of weights; streamed: in a slot */
+    uint64_t data; /* of the file's bytes in the region that the host writes */
     bool slack;
+    uint64_t slot; /* on a discrete GPU: of its slot in the pool (file_pool.c) */
+    bool has_slot;
     uint64_t expert_bytes; /* packed; streamed: from one slot to the next */
     atomic_bool committed;
+};
+
+/* file_pool.c */
+struct halo_hip_pool {
+    pthread_mutex_t lock;            /* of everything below, and of the weights' slots */
+    struct halo_hip_weight *weights; /* [n_weights] */
+    uint32_t n_weights;
+    uint32_t *order; /* [n_weights], a ring: those with a slot and what lies between them, the oldest first */
+    uint32_t first, n;
+    uint64_t head, n_bytes; /* behind the newest slot; of the pool */
 };
 
 #define HALO_HIP_ACTS 2 /* buffers for activation rows (forms.c) */
@@ -137,6 +150,8 @@ struct halo_device_model {
     uint32_t staging_next;        /* the buffer that is filled next */
     struct halo_workers *packers; /* pack the rows of large weights; until the model is sealed, or always */
     pthread_mutex_t commit_lock;
+    struct halo_hip_pool pool; /* slots in file_region */
+    uint32_t *pool_order;
     struct halo_hip_experts experts;
     struct halo_hip_program program;                                    /* made by the seal */
     struct halo_hip_graph graphs[HALO_HIP_GRAPH_ROWS][HALO_HIP_LEVELS]; /* [rows - 1][level] */
@@ -181,11 +196,20 @@ int halo_hip_module_load(struct halo_device *device, char *reason);
 /* The variant's index in the table when its kernel exists, or -1. */
 int halo_hip_kernel_find(const struct halo_device *device, uint32_t op, uint32_t type, uint32_t rows);
 
-/* weight.c: places the weights; returns the bytes of their region, or UINT64_MAX. With NULL it only computes the size.
- * `ret_file` gets the bytes of the region that the host writes on a discrete GPU. */
-uint64_t halo_hip_weights_place(const struct halo_plan *plan, bool integrated, struct halo_hip_weight *weights,
-                                uint64_t *ret_file);
-void halo_hip_weight_slot(struct halo_device_model *model, uint32_t index, struct halo_device_slot *ret);
+/* file_pool.c. bytes: of a pool that never starves a load which asks in the order of part and file offset, and `ahead`
+ * bytes more; never more than all weights take. */
+uint64_t halo_hip_pool_bytes(const struct halo_plan *plan, uint64_t ahead);
+void halo_hip_pool_init(struct halo_hip_pool *pool, struct halo_hip_weight *weights, uint32_t *order,
+                        uint32_t n_weights, uint64_t n_bytes);
+void halo_hip_pool_finish(struct halo_hip_pool *pool);
+/* Fills in slot, data and slack of the weight, unless it has a slot. 0, or -EAGAIN: older ones occupy the pool. */
+int halo_hip_pool_take(struct halo_hip_pool *pool, uint32_t index);
+/* Its bytes are no longer needed. Once for a weight. */
+void halo_hip_pool_give_back(struct halo_hip_pool *pool, uint32_t index);
+
+/* weight.c: places the weights; returns the bytes of their region, or UINT64_MAX. With NULL it only counts. */
+uint64_t halo_hip_weights_place(const struct halo_plan *plan, bool integrated, struct halo_hip_weight *weights);
+int halo_hip_weight_slot(struct halo_device_model *model, uint32_t index, struct halo_device_slot *ret);
 int halo_hip_weight_commit(struct halo_device_model *model, uint32_t index, char *reason);
 /* Packs the part of a fresh expert that belongs to the weight into its slot, or queues the copy. Device thread. */
 int halo_hip_weight_bring_expert(struct halo_device_model *model, uint32_t index, const struct halo_expert *expert,

@@ -37,7 +37,7 @@ void halo_hip_estimate(const struct halo_device *device, const struct halo_plan 
     uint64_t first[HALO_KV_GROUPS_MAX];
     bool integrated = device->properties.integrated;
     uint64_t carved = halo_hip_scratch_carve(plan, integrated, NULL, &scratch), pinned = pinned_bytes(plan);
-    *ret_weights = halo_hip_weights_place(plan, integrated, NULL, NULL);
+    *ret_weights = halo_hip_weights_place(plan, integrated, NULL);
     *ret_kv = halo_hip_groups_place(plan, first);
     *ret_scratch = carved > UINT64_MAX - pinned ? UINT64_MAX : carved + pinned;
 }
@@ -48,7 +48,7 @@ static int take_regions(struct halo_device_model *model, char *reason)
     const struct halo_plan *plan = model->plan;
     bool integrated = device->properties.integrated;
     struct halo_hip_scratch scratch = {0};
-    uint64_t file, weights = halo_hip_weights_place(plan, integrated, NULL, &file);
+    uint64_t weights = halo_hip_weights_place(plan, integrated, NULL);
     uint64_t carved = halo_hip_scratch_carve(plan, integrated, NULL, &scratch);
     int error =
         halo_hip_region_take(device, &model->weight_region,
@@ -63,8 +63,8 @@ static int take_regions(struct halo_device_model *model, char *reason)
         error = halo_hip_region_take(device, &model->pinned_region, HALO_HIP_MEMORY_PINNED, pinned_bytes(plan),
                                      "inputs and logits", reason);
     if (!error && !integrated)
-        error = halo_hip_region_take(device, &model->file_region, HALO_HIP_MEMORY_PAGED, file, "files of the weights",
-                                     reason);
+        error = halo_hip_region_take(device, &model->file_region, HALO_HIP_MEMORY_PAGED, model->pool.n_bytes,
+                                     "buffers of the files", reason);
     if (!error && !integrated)
         error = halo_hip_region_take(device, &model->staging_region, HALO_HIP_MEMORY_PINNED, 2 * HALO_HIP_STAGING_BYTES,
                                      "buffers of the upload", reason);
@@ -144,7 +144,7 @@ static void point_into_regions(struct halo_device_model *model)
     bool integrated = model->device->properties.integrated;
     const struct halo_hip_region *pinned = &model->pinned_region;
     uint64_t set = set_bytes(plan), top = 2 * set + logit_bytes(plan);
-    halo_hip_weights_place(plan, integrated, model->weights, NULL);
+    halo_hip_weights_place(plan, integrated, model->weights);
     halo_hip_scratch_carve(plan, integrated, model->scratch_region.device, &model->scratch);
     for (uint32_t i = 0; i < 2; i++) {
         model->input[i].host = pinned->host + i * set;
@@ -199,8 +199,11 @@ int halo_hip_model_create(struct halo_device *device, const struct halo_plan *pl
     device->models = model;
     pthread_mutex_init(&model->commit_lock, NULL);
     model->weights = calloc(plan->n_weights, sizeof(*model->weights));
+    model->pool_order = calloc(plan->n_weights, sizeof(*model->pool_order));
     model->scratch.values = calloc(plan->n_values, sizeof(*model->scratch.values));
-    if (!model->weights || !model->scratch.values)
+    halo_hip_pool_init(&model->pool, model->weights, model->pool_order, plan->n_weights,
+                       device->properties.integrated ? 0 : halo_hip_pool_bytes(plan, HALO_HIP_POOL_AHEAD));
+    if (!model->weights || !model->pool_order || !model->scratch.values)
         r = halo_reason(reason, -ENOMEM, "no memory for the table of %u weights", plan->n_weights);
     if (!r)
         r = halo_hip_check(device, device->api.SetDevice(device->index), "choosing the GPU", reason);
@@ -253,7 +256,9 @@ void halo_hip_model_destroy(struct halo_device_model *model)
     halo_hip_region_release(device, &model->scratch_region);
     halo_hip_region_release(device, &model->pinned_region);
     halo_hip_region_release(device, &model->staging_region);
+    halo_hip_pool_finish(&model->pool);
     pthread_mutex_destroy(&model->commit_lock);
+    free(model->pool_order);
     free(model->scratch.values);
     free(model->weights);
     free(model);

@@ -12,11 +12,12 @@
 
 static int take_paged(struct halo_hip_region *ret, uint64_t n_bytes, const char *what, char *reason)
 {
-    /* Reserved only: pages are backed as weights are read and given back after the copy. */
+    /* Reserved only: pages are backed as weights are read. */
     void *base = mmap(NULL, n_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (base == MAP_FAILED)
         return halo_reason(reason, -ENOMEM, "the %s need %.1f MiB of addresses: %s", what,
                            (double)n_bytes / (1024 * 1024), strerror(errno));
+    madvise(base, n_bytes, MADV_HUGEPAGE); /* advice only */
     ret->host = base;
     return 0;
 }

@@ -2,9 +2,9 @@
  *
  * On an integrated GPU there is one region, which host and GPU share: the file's bytes are read to the end of the
  * weight's slot and packed forwards over themselves, some rows at a time (a packed row is never smaller than its row in
- * the file). On a discrete one the host has a region of its own for the file's bytes; packed rows go through two pinned
- * buffers, and the pages of the file's bytes are given back. A large weight owns whole pages there, at an address
- * congruent to its file offset, for direct reads.
+ * the file). On a discrete one the file's bytes go through a pool of the host's memory (file_pool.c), and packed rows
+ * through two pinned buffers. A large weight owns whole pages in either, and its bytes begin at an address congruent to
+ * their file offset, for direct reads.
  *
  * Worker threads share the rows of a large weight: packing by one thread is slower than a disk. halo_hip_weight_commit
  * may be called for several weights at once; one at a time has the workers and the pinned buffers.
@@ -14,12 +14,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 
 #include "device_priv.h"
 #include "pack_priv.h"
 
-#define SLACK_MIN (256 * 1024)
 #define SHARE_MIN (512 * 1024)    /* packed bytes that are worth waking workers for */
 #define SLICES_PER_THREAD 4       /* so that no thread waits long for the last */
 #define IN_PLACE_BYTES (8u << 20) /* packed together in place */
@@ -50,7 +48,7 @@ static uint64_t place_data(const struct halo_weight *info, uint64_t at, uint64_t
                            bool *ret_slack)
 {
     uint64_t data = add_or_max(at, growth);
-    bool slack = info->n_bytes >= SLACK_MIN;
+    bool slack = info->n_bytes >= HALO_HIP_SLACK_MIN;
     if (slack)
         data =
             add_or_max(data, (info->offset + HALO_HIP_PAGE_BYTES - data % HALO_HIP_PAGE_BYTES) % HALO_HIP_PAGE_BYTES);
@@ -60,10 +58,9 @@ static uint64_t place_data(const struct halo_weight *info, uint64_t at, uint64_t
     return slack ? align_or_max(end, HALO_HIP_PAGE_BYTES) : end;
 }
 
-uint64_t halo_hip_weights_place(const struct halo_plan *plan, bool integrated, struct halo_hip_weight *weights,
-                                uint64_t *ret_file)
+uint64_t halo_hip_weights_place(const struct halo_plan *plan, bool integrated, struct halo_hip_weight *weights)
 {
-    uint64_t at = 0, file = 0;
+    uint64_t at = 0;
     for (uint32_t i = 0; i < plan->n_weights; i++) {
         const struct halo_weight *info = &plan->weights[i];
         if (info->streamed > 0) { /* take_slots says where its experts lie */
@@ -71,29 +68,22 @@ uint64_t halo_hip_weights_place(const struct halo_plan *plan, bool integrated, s
                 weights[i].info = info;
             continue;
         }
-        uint64_t packed = packed_bytes(info), growth = packed > info->n_bytes ? packed - info->n_bytes : 0, data, end;
-        bool large = info->n_bytes >= SLACK_MIN, slack;
-        uint64_t alignment = large ? HALO_HIP_PAGE_BYTES : HALO_HIP_ALIGN;
-        at = align_or_max(at, alignment);
-        if (integrated) {
+        uint64_t packed = packed_bytes(info), growth = packed > info->n_bytes ? packed - info->n_bytes : 0;
+        uint64_t data = 0, end = 0;
+        bool slack = false;
+        at = align_or_max(at, info->n_bytes >= HALO_HIP_SLACK_MIN ? HALO_HIP_PAGE_BYTES : HALO_HIP_ALIGN);
+        if (integrated)
             end = place_data(info, at, growth, &data, &slack);
-        } else {
-            file = align_or_max(file, alignment);
-            end = file = place_data(info, file, 0, &data, &slack);
-        }
         if (weights) {
             weights[i].info = info;
             weights[i].at = at;
             weights[i].data = data;
-            weights[i].slot_end = end;
             weights[i].slack = slack;
             weights[i].expert_bytes = packed / info->n_experts;
         }
         uint64_t packed_end = add_or_max(at, packed);
-        at = integrated && end > packed_end ? end : packed_end;
+        at = end > packed_end ? end : packed_end;
     }
-    if (ret_file)
-        *ret_file = integrated ? 0 : align_or_max(file, HALO_HIP_PAGE_BYTES);
     return align_or_max(at, HALO_HIP_PAGE_BYTES);
 }
 
@@ -104,11 +94,14 @@ static uint8_t *file_bytes(const struct halo_device_model *model, const struct h
     return region->host + w->data;
 }
 
-void halo_hip_weight_slot(struct halo_device_model *model, uint32_t index, struct halo_device_slot *ret)
+int halo_hip_weight_slot(struct halo_device_model *model, uint32_t index, struct halo_device_slot *ret)
 {
     assert(index < model->plan->n_weights && !model->sealed && model->plan->weights[index].streamed == 0);
     const struct halo_hip_weight *w = &model->weights[index];
-    *ret = (struct halo_device_slot){.data = file_bytes(model, w), .slack = w->slack};
+    int r = model->device->properties.integrated ? 0 : halo_hip_pool_take(&model->pool, index);
+    if (r == 0)
+        *ret = (struct halo_device_slot){.data = file_bytes(model, w), .slack = w->slack};
+    return r;
 }
 
 /* A weight as rows: how many, and how long each is. A vector is taken as rows of VECTOR_ROW elements. */
@@ -220,14 +213,11 @@ static int upload(struct halo_device_model *model, struct chunk c, uint8_t *to, 
     return r;
 }
 
-static int commit_discrete(struct halo_device_model *model, struct halo_hip_weight *w, char *reason)
+static int commit_discrete(struct halo_device_model *model, uint32_t index, char *reason)
 {
+    const struct halo_hip_weight *w = &model->weights[index];
     int r = upload(model, chunk_of(w->info, file_bytes(model, w)), model->weight_region.device + w->at, reason);
-    if (w->slack) {
-        uint8_t *base = model->file_region.host;
-        uint64_t begin = w->data / HALO_HIP_PAGE_BYTES * HALO_HIP_PAGE_BYTES;
-        madvise(base + begin, w->slot_end - begin, MADV_DONTNEED);
-    }
+    halo_hip_pool_give_back(&model->pool, index);
     return r;
 }
 
@@ -283,7 +273,8 @@ int halo_hip_weight_commit(struct halo_device_model *model, uint32_t index, char
     if (r)
         return r;
     pthread_mutex_lock(&model->commit_lock);
-    r = model->device->properties.integrated ? commit_in_place(model, w, reason) : commit_discrete(model, w, reason);
+    r = model->device->properties.integrated ? commit_in_place(model, w, reason)
+                                             : commit_discrete(model, index, reason);
     pthread_mutex_unlock(&model->commit_lock);
     if (!r)
         atomic_store_explicit(&w->committed, true, memory_order_release);

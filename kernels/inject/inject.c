@@ -204,7 +204,8 @@ static int weight_commit(struct halo_device_model *model, uint32_t index, char *
     int layer = -1, end = 0, r = 0;
     if (sscanf(weight->name, "blk.%d.%n", &layer, &end) == 1 && end > 0 &&
         (broken->layer == EVERY_LAYER || broken->layer == layer)) {
-        below->weight_slot(model, index, &slot);
+        r = below->weight_slot(model, index, &slot);
+        assert(r == 0); /* its bytes are there */
         if (broken->fault == NORM_OFFSET && strcmp(weight->name + end, "attn_norm.weight") == 0)
             r = weight_lessen(weight, slot.data);
         else if (broken->fault == MIXED_NAN && strcmp(weight->name + end, "attn_v.weight") == 0)

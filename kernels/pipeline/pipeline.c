@@ -5,6 +5,7 @@
  */
 #include <pipeline/pipeline.h>
 
+#include <assert.h>
 #include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
@@ -275,13 +276,16 @@ static bool next_user(const struct pipeline_model *m, uint32_t index, uint32_t *
     return false;
 }
 
-/* The first user's. A plan has no weight without a user. */
-static void pipeline_weight_slot(struct halo_device_model *model, uint32_t index, struct halo_device_slot *ret)
+/* The first user's. A plan has no weight without a user. Every user has one then, so that a commit need not wait. */
+static int pipeline_weight_slot(struct halo_device_model *model, uint32_t index, struct halo_device_slot *ret)
 {
     const struct pipeline_model *m = of_model(model);
-    uint32_t stage = 0, mine;
-    if (next_user(m, index, &stage, &mine))
-        m->pipeline->ops->weight_slot(m->stage[stage], mine, ret);
+    struct halo_device_slot other;
+    uint32_t mine;
+    int r = 0;
+    for (uint32_t stage = 0, n = 0; !r && next_user(m, index, &stage, &mine); stage++, n++)
+        r = m->pipeline->ops->weight_slot(m->stage[stage], mine, n == 0 ? ret : &other);
+    return r;
 }
 
 /* The other users' slots get a copy first: a commit may use up the bytes. */
@@ -291,12 +295,12 @@ static int pipeline_weight_commit(struct halo_device_model *model, uint32_t inde
     const struct halo_device_ops *ops = m->pipeline->ops;
     struct halo_device_slot first, other;
     uint32_t mine;
-    int r = 0;
-    pipeline_weight_slot(model, index, &first);
-    for (uint32_t stage = 0, n = 0; next_user(m, index, &stage, &mine); stage++, n++) {
+    int r = pipeline_weight_slot(model, index, &first);
+    for (uint32_t stage = 0, n = 0; !r && next_user(m, index, &stage, &mine); stage++, n++) {
         if (n == 0)
             continue;
-        ops->weight_slot(m->stage[stage], mine, &other);
+        r = ops->weight_slot(m->stage[stage], mine, &other);
+        assert(r == 0); /* it has the slot since it was asked for */
         memcpy(other.data, first.data, m->plan->weights[index].n_bytes);
     }
     for (uint32_t stage = 0; !r && next_user(m, index, &stage, &mine); stage++)

@@ -54,7 +54,8 @@ static int weights_load(struct halo_golden_host *host, struct halo_fault *fault)
 
     for (uint32_t i = 0; i < host->plan.n_weights; i++) {
         struct halo_device_slot slot;
-        host->table->weight_slot(host->device_model, i, &slot);
+        r = host->table->weight_slot(host->device_model, i, &slot);
+        assert(r == 0); /* all before it are committed */
         if ((r = weight_read(host, &host->plan.weights[i], slot.data, fault)) < 0)
             return r;
         if ((r = host->table->weight_commit(host->device_model, i, reason)) < 0)

@@ -1,16 +1,21 @@
 /* load_read.c: the weights of a model into the device's memory.
  *
  * Prefetch thread. Bytes land once, in the device's own slots; a second thread repacks tensors while the next ones are
- * read. Fails with LOAD_FAILED, OUT_OF_MEMORY, CANCELLED, DEVICE_HANG, DEVICE_FAULT in load->fault.
+ * read, and others back the slots with pages ahead of the reads. A device that reads its weights through memory that it
+ * uses again gives some slots only while the load goes on. Fails with LOAD_FAILED, OUT_OF_MEMORY, CANCELLED,
+ * DEVICE_HANG, DEVICE_FAULT in load->fault.
  */
+#include <errno.h>
 #include <stdlib.h>
 
 #include <base/clock.h>
 #include <base/thread.h>
+#include <common/workers.h>
 
 #include <engine/load.h>
 
 #define PROGRESS_NS 100000000u
+#define POPULATING_MAX 4u
 
 struct arrival {
     struct halo_mail mail;
@@ -25,7 +30,8 @@ struct finisher {
     const struct halo_device_ops *ops;
     struct halo_device_model *device_model;
     struct arrival *arrivals; /* [n_weights] */
-    uint32_t *weight_of;      /* [jobs] */
+    const struct halo_reader_job *jobs;
+    uint32_t *weight_of; /* [jobs] */
     const struct halo_plan *plan;
     int result;
     char reason[HALO_DEVICE_REASON];
@@ -92,6 +98,22 @@ static void on_progress(void *ud, uint64_t bytes_done, uint64_t bytes_total)
         halo_note_post(f->port, &load->progress_note, HALO_NOTE_LOAD_PROGRESS);
 }
 
+/* Reader's thread: a slot that the device could not give before other weights were committed. */
+static bool on_place(void *ud, size_t job, void **ret_dest, bool *ret_slack)
+{
+    struct finisher *f = ud;
+    uint32_t index = f->weight_of[job];
+    const struct halo_weight *weight = &f->plan->weights[index];
+    uint32_t n = halo_weight_n_pieces(weight);
+    uint64_t piece = n > 1 ? (f->jobs[job].offset - weight->offset) / weight->expert_step : 0;
+    struct halo_device_slot slot;
+    if (f->ops->weight_slot(f->device_model, index, &slot) < 0)
+        return false;
+    *ret_dest = (uint8_t *)slot.data + piece * (weight->n_bytes / n);
+    *ret_slack = slot.slack && n == 1;
+    return true;
+}
+
 /* What is to be read, and of which weight each job is. */
 struct work {
     struct halo_reader_job *jobs;
@@ -100,22 +122,53 @@ struct work {
     struct arrival *arrivals;
 };
 
-/* The pieces of one weight; only one that is read at once has its slot's slack. */
+/* The pieces of one weight; only one that is read at once has its slot's slack. slot->data NULL: on_place says. */
 static void list_pieces(struct work *work, uint32_t index, const struct halo_weight *weight,
                         const struct halo_device_slot *slot)
 {
     uint32_t n = halo_weight_n_pieces(weight);
     uint64_t n_bytes = weight->n_bytes / n;
     for (uint32_t i = 0; i < n; i++) {
+        uint8_t *at = slot->data ? (uint8_t *)slot->data + i * n_bytes : NULL;
         work->weight_of[work->n_jobs] = index;
         work->jobs[work->n_jobs++] = (struct halo_reader_job){.part = weight->part,
                                                               .offset = weight->offset + i * weight->expert_step,
                                                               .n_bytes = n_bytes,
-                                                              .dest = (uint8_t *)slot->data + i * n_bytes,
+                                                              .dest = at,
                                                               .slack = slot->slack && n == 1,
                                                               .name = weight->name};
     }
     work->arrivals[index] = (struct arrival){.weight = index, .n_pieces = n};
+}
+
+static int order_compare(const void *a, const void *b, void *ud)
+{
+    const struct halo_weight *weights = ud, *x = &weights[*(const uint32_t *)a], *y = &weights[*(const uint32_t *)b];
+    if (x->part != y->part)
+        return x->part < y->part ? -1 : 1;
+    return (x->offset > y->offset) - (x->offset < y->offset);
+}
+
+/* In the order in which they are read, as the device wants to be asked; the first refusal ends the asking. */
+static int list_weights(struct work *work, const struct halo_plan *plan, const struct halo_device_ops *ops,
+                        struct halo_device_model *device_model)
+{
+    bool given = true;
+    uint32_t *order = calloc(plan->n_weights, sizeof(*order));
+    if (!order)
+        return -ENOMEM;
+    for (uint32_t i = 0; i < plan->n_weights; i++)
+        order[i] = i;
+    qsort_r(order, plan->n_weights, sizeof(*order), order_compare, (void *)plan->weights);
+    for (uint32_t i = 0; i < plan->n_weights; i++) {
+        struct halo_device_slot slot = {0};
+        if (plan->weights[order[i]].streamed > 0)
+            continue; /* its experts are read when they are needed */
+        given = given && ops->weight_slot(device_model, order[i], &slot) == 0;
+        list_pieces(work, order[i], &plan->weights[order[i]], given ? &slot : &(struct halo_device_slot){0});
+    }
+    free(order);
+    return 0;
 }
 
 static int list_jobs(struct halo_load *load, const struct halo_device_ops *ops, struct work *work)
@@ -127,16 +180,10 @@ static int list_jobs(struct halo_load *load, const struct halo_device_ops *ops, 
     work->jobs = calloc(n, sizeof(*work->jobs));
     work->weight_of = calloc(n, sizeof(*work->weight_of));
     work->arrivals = calloc(plan->n_weights, sizeof(*work->arrivals));
-    if (!work->jobs || !work->weight_of || !work->arrivals)
+    if (!work->jobs || !work->weight_of || !work->arrivals ||
+        list_weights(work, plan, ops, load->instance->device_model) < 0)
         return halo_fault_set(&load->fault, HALO_FAULT_OUT_OF_MEMORY, "no memory for the list of %u tensors",
                               plan->n_weights);
-    for (uint32_t i = 0; i < plan->n_weights; i++) {
-        struct halo_device_slot slot;
-        if (plan->weights[i].streamed > 0)
-            continue; /* its experts are read when they are needed */
-        ops->weight_slot(load->instance->device_model, i, &slot);
-        list_pieces(work, i, &plan->weights[i], &slot);
-    }
     return 0;
 }
 
@@ -147,12 +194,24 @@ static void work_finish(struct work *work)
     free(work->arrivals);
 }
 
+/* Clearing pages is bound by memory, which more than a few threads do not make faster. */
+static unsigned populating_threads(void)
+{
+    uint32_t n = halo_workers_processors() / 2;
+    return n < 1 ? 1 : n < POPULATING_MAX ? n : POPULATING_MAX;
+}
+
 /* Reads with the finisher beside. `stop` is the reader's cancel flag: the client's wish or a failed repack. */
 static int read_and_finish(struct halo_load *load, struct finisher *f, const struct work *work,
                            const struct halo_reader_source *sources, uint32_t n_sources)
 {
     struct halo_fault read_fault = {0};
-    struct halo_reader_options options = {.cancel = &load->cancel, .done = on_done, .progress = on_progress, .ud = f};
+    struct halo_reader_options options = {.cancel = &load->cancel,
+                                          .n_populate = populating_threads(),
+                                          .place = on_place,
+                                          .done = on_done,
+                                          .progress = on_progress,
+                                          .ud = f};
     bool asked = false;
     int r = halo_mailbox_init(&f->box, false);
     if (r == 0) {
@@ -207,6 +266,7 @@ int halo_load_read(struct halo_load *load, const struct halo_device_ops *ops, st
         struct finisher f = {.ops = ops,
                              .device_model = instance->device_model,
                              .arrivals = work.arrivals,
+                             .jobs = work.jobs,
                              .weight_of = work.weight_of,
                              .plan = plan,
                              .cancel = &load->cancel,

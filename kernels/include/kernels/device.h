@@ -16,7 +16,7 @@
 #include <kernels/experts.h>
 #include <kernels/plan.h>
 
-#define HALO_DEVICE_ABI 15
+#define HALO_DEVICE_ABI 16
 #define HALO_DEVICE_LAYOUT 64
 #define HALO_DEVICE_REASON 256
 #define HALO_DEVICE_NOTICE 160
@@ -149,8 +149,11 @@ struct halo_device_ops {
     int (*model_create)(struct halo_device *device, const struct halo_plan *plan, struct halo_device_model **ret,
                         char *reason);
     void (*model_destroy)(struct halo_device_model *model);
-    /* The slot of weight `index`, which is not streamed. Any thread between create and seal. */
-    void (*weight_slot)(struct halo_device_model *model, uint32_t index, struct halo_device_slot *ret);
+    /* The slot of weight `index`, which is not streamed. Any thread between create and seal. -EAGAIN: a device that
+     * reads its weights through memory that it uses again has none left until another weight is committed. It never
+     * says so while every weight with a slot is committed, nor for ever when slots are asked for in the order of part
+     * and file offset. A weight keeps its slot until it is committed. */
+    int (*weight_slot)(struct halo_device_model *model, uint32_t index, struct halo_device_slot *ret);
     /* The bytes are in place: repack them. One thread at a time for a weight, several weights at once; touches nothing
      * else. */
     int (*weight_commit)(struct halo_device_model *model, uint32_t index, char *reason);

@@ -149,9 +149,10 @@ struct halo_device_model *fake_model(const struct halo_plan *plan)
     return model;
 }
 
-static void fake_slot(struct halo_device_model *model, uint32_t index, struct halo_device_slot *ret)
+static int fake_slot(struct halo_device_model *model, uint32_t index, struct halo_device_slot *ret)
 {
     *ret = (struct halo_device_slot){model->weights[index], false};
+    return 0;
 }
 
 static int fake_commit(struct halo_device_model *model, uint32_t index, char *reason)

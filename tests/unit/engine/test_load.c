@@ -1,6 +1,8 @@
 /* test_load.c: every weight gets the bytes of its tensor, those of experts that lie apart in the file included, and is
- * committed once, when all of them are there. */
+ * committed once, when all of them are there; also where the device has memory for a few of them at a time. */
+#include <errno.h>
 #include <fcntl.h>
+#include <pthread.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -20,7 +22,13 @@ struct halo_device_model {
     const struct halo_plan *plan;
     uint8_t **data;
     uint32_t *n_commits;
-    uint32_t n_wrong; /* committed before its bytes were there */
+    uint32_t n_wrong;     /* committed before its bytes were there, or asked for out of order */
+    uint64_t most;        /* bytes of slots at a time; 0: no limit */
+    pthread_mutex_t lock; /* of what follows: the reader asks, the finisher commits */
+    uint64_t taken, peak; /* bytes of slots that are in use */
+    bool *has_slot;       /* of each weight */
+    uint64_t asked_last;  /* file offset */
+    uint32_t n_refused;
 };
 
 /* The byte of the file at this offset. */
@@ -37,16 +45,36 @@ static uint64_t count_wrong(const struct halo_weight *weight, const uint8_t *dat
     return n_wrong;
 }
 
-static void slot(struct halo_device_model *model, uint32_t index, struct halo_device_slot *ret)
+static int slot(struct halo_device_model *model, uint32_t index, struct halo_device_slot *ret)
 {
-    *ret = (struct halo_device_slot){.data = model->data[index]};
+    const struct halo_weight *weight = &model->plan->weights[index];
+    pthread_mutex_lock(&model->lock);
+    bool given = model->has_slot[index] || model->most == 0 || model->taken == 0 ||
+                 model->taken + weight->n_bytes <= model->most;
+    model->n_refused += !given;
+    if (given && !model->has_slot[index]) {
+        model->n_wrong += weight->offset < model->asked_last;
+        model->asked_last = weight->offset;
+        model->has_slot[index] = true;
+        model->taken += weight->n_bytes;
+        model->peak = model->taken > model->peak ? model->taken : model->peak;
+    }
+    if (given)
+        *ret = (struct halo_device_slot){.data = model->data[index]};
+    pthread_mutex_unlock(&model->lock);
+    return given ? 0 : -EAGAIN;
 }
 
 static int commit(struct halo_device_model *model, uint32_t index, char *reason)
 {
     (void)reason;
+    bool wrong = count_wrong(&model->plan->weights[index], model->data[index]) > 0;
+    pthread_mutex_lock(&model->lock);
     model->n_commits[index]++;
-    model->n_wrong += count_wrong(&model->plan->weights[index], model->data[index]) > 0;
+    model->n_wrong += wrong || !model->has_slot[index];
+    model->has_slot[index] = false;
+    model->taken -= model->plan->weights[index].n_bytes;
+    pthread_mutex_unlock(&model->lock);
     return 0;
 }
 
@@ -90,11 +118,11 @@ static struct halo_model *model_make(const char *path)
     return model;
 }
 
-static void weights_have_their_bytes(void **state)
+/* most: of the device above. */
+static void load_all(uint64_t most, struct halo_device_model *ret)
 {
     char path[] = "/tmp/halo-test-load-XXXXXX";
     int fd = mkstemp(path);
-    (void)state;
     assert_true(fd >= 0 && close(fd) == 0);
     struct halo_instance *instance = calloc(1, sizeof(*instance));
     struct halo_load *load = calloc(1, sizeof(*load));
@@ -104,9 +132,12 @@ static void weights_have_their_bytes(void **state)
     const struct halo_plan *plan = &instance->model->plan;
     struct halo_device_model device = {.plan = plan,
                                        .data = calloc(plan->n_weights, sizeof(*device.data)),
-                                       .n_commits = calloc(plan->n_weights, sizeof(*device.n_commits))};
+                                       .n_commits = calloc(plan->n_weights, sizeof(*device.n_commits)),
+                                       .has_slot = calloc(plan->n_weights, sizeof(*device.has_slot)),
+                                       .most = most,
+                                       .lock = PTHREAD_MUTEX_INITIALIZER};
     uint32_t n_apart = 0;
-    assert_true(device.data && device.n_commits);
+    assert_true(device.data && device.n_commits && device.has_slot);
     for (uint32_t i = 0; i < plan->n_weights; i++) {
         device.data[i] = calloc(1, plan->weights[i].n_bytes);
         assert_non_null(device.data[i]);
@@ -127,17 +158,39 @@ static void weights_have_their_bytes(void **state)
         free(device.data[i]);
     }
     assert_int_equal(atomic_load(&load->n_committed), plan->n_weights);
+    assert_int_equal(device.taken, 0);
+    *ret = device;
     halo_mailbox_finish(&port);
     halo_model_destroy(instance->model);
     free(device.data);
     free(device.n_commits);
+    free(device.has_slot);
     free(instance);
     free(load);
     unlink(path);
 }
 
+static void weights_have_their_bytes(void **state)
+{
+    struct halo_device_model device;
+    (void)state;
+    load_all(0, &device);
+    assert_int_equal(device.n_refused, 0);
+}
+
+/* As little as the fused experts take together: the reader waits for commits, and never holds more. */
+static void slots_are_bounded(void **state)
+{
+    const uint64_t most = 2 * 4 * 64 * 32 * 2; /* of two weights [4][64][32] of F16 */
+    struct halo_device_model device;
+    (void)state;
+    load_all(most, &device);
+    assert_true(device.n_refused > 0);
+    assert_true(device.peak <= most);
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(weights_have_their_bytes)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(weights_have_their_bytes), cmocka_unit_test(slots_are_bounded)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -286,7 +286,7 @@ void fixture_open(struct fixture *f, const char *variant, uint32_t n_threads)
         struct halo_device_slot slot;
         if (f->weights[i].streamed > 0)
             continue;
-        ops->weight_slot(f->model, i, &slot);
+        assert_int_equal(ops->weight_slot(f->model, i, &slot), 0);
         if (slot.slack)
             assert_int_equal((uintptr_t)slot.data % 4096, f->weights[i].offset % 4096);
         memcpy(slot.data, f->bytes[i], f->weights[i].n_bytes);

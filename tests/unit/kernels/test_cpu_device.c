@@ -119,7 +119,7 @@ static void slots_lie_apart(void **state)
     uint32_t n_slack = 0, n = f.plan.n_weights;
     for (uint32_t i = 0; i < n; i++) {
         struct halo_device_slot slot;
-        ops->weight_slot(f.model, i, &slot);
+        assert_int_equal(ops->weight_slot(f.model, i, &slot), 0);
         begin[i] = (uintptr_t)slot.data;
         end[i] = begin[i] + f.weights[i].n_bytes;
         assert_int_equal(slot.slack, f.weights[i].n_bytes >= 256 * 1024);
@@ -346,7 +346,7 @@ static void each_allocation_may_fail(void **state)
             r = ops->model_create(f.device, &f.plan, &f.model, reason);
         for (uint32_t i = 0; !r && i < f.plan.n_weights; i++) {
             struct halo_device_slot slot;
-            ops->weight_slot(f.model, i, &slot);
+            assert_int_equal(ops->weight_slot(f.model, i, &slot), 0);
             memcpy(slot.data, f.bytes[i], f.weights[i].n_bytes);
             r = ops->weight_commit(f.model, i, reason);
         }

@@ -49,7 +49,7 @@ static int load(struct fixture *f, char *reason)
     int r = ops->model_create(f->device, &f->plan, &f->model, reason);
     for (uint32_t i = 0; i < f->plan.n_weights && !r; i++) {
         struct halo_device_slot slot;
-        ops->weight_slot(f->model, i, &slot);
+        assert_int_equal(ops->weight_slot(f->model, i, &slot), 0);
         memcpy(slot.data, f->bytes[i], f->weights[i].n_bytes);
         r = ops->weight_commit(f->model, i, reason);
     }

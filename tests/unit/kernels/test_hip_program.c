@@ -358,7 +358,7 @@ static void model_init(struct halo_device_model *model, struct halo_device *devi
     model->kv_region.device = (uint8_t *)0x200000000;
     model->logits_device = (float *)0x400000000;
     halo_hip_groups_place(plan, model->kv_first);
-    halo_hip_weights_place(plan, true, model->weights, NULL);
+    halo_hip_weights_place(plan, true, model->weights);
     halo_hip_scratch_carve(plan, true, (uint8_t *)0x300000000, &model->scratch);
     model->slot_region.device = (uint8_t *)0x500000000;
     model->experts.n_expert = EXPERTS;
