@@ -49,9 +49,9 @@ uint32_t bench_number(int argc, char **argv, int i, uint32_t otherwise, uint32_t
 }
 
 /* Seconds of one run of the plan, the mean of RUNS that are queued together. */
-static double time_runs(struct fixture *f, uint16_t value, uint32_t n_x, int32_t first, float *row)
+static double time_runs(struct fixture *f, uint16_t value, const int32_t *tokens, uint32_t n_x, int32_t first,
+                        float *row)
 {
-    int32_t tokens[BENCH_ROWS_MAX] = {0, 1, 2, 3, 4, 5, 6, 7};
     fixture_peek(f, value, 0, row);
     double begin = now_s();
     for (int i = 0; i < RUNS; i++)
@@ -64,10 +64,15 @@ double bench_time(struct fixture *f, uint16_t out, uint32_t n_x, int32_t first, 
 {
     double times[N_REPEAT];
     float *row = malloc(f->values[out].width * sizeof(*row));
-    fixture_run(f, 1, (const int32_t[BENCH_ROWS_MAX]){0, 1, 2, 3, 4, 5, 6, 7}, n_x, first, NULL);
+    int32_t *tokens = malloc(n_x * sizeof(*tokens));
+    assert_true(row && tokens);
+    for (uint32_t i = 0; i < n_x; i++)
+        tokens[i] = (int32_t)(i % f->plan.n_vocab);
+    fixture_run(f, 1, tokens, n_x, first, NULL);
     for (int i = 0; i < N_REPEAT; i++)
-        times[i] = time_runs(f, out, n_x, first, row);
+        times[i] = time_runs(f, out, tokens, n_x, first, row);
     free(row);
+    free(tokens);
     qsort(times, N_REPEAT, sizeof(times[0]), ascending);
     *ret_best = times[0];
     return times[N_REPEAT / 2];

@@ -12,7 +12,8 @@
 
 enum { BENCH_ROWS_MAX = 8, BENCH_PRODUCTS_MAX = 128 };
 
-/* A plan for up to BENCH_ROWS_MAX rows on the HIP device; $HALO_HIP_LIB names the runtime. */
+/* A plan for up to BENCH_ROWS_MAX rows, unless the caller raises plan.max_rows, on the HIP device; $HALO_HIP_LIB names
+ * the runtime. */
 void bench_init(struct fixture *f);
 /* The type of that name, or ends the program. */
 enum halo_type bench_type(const char *name);
