@@ -11,11 +11,13 @@
  * q stays in registers, and so do the next K and V on their way while these are multiplied. Waves that share 16 rows
  * have a slice of q each; they add up their scores in LDS.
  */
-#include "hadamard.h"
-#include "heads.h"
-#include "kv.h"
+#include "gfx.h"
 
 #if !defined(HALO_NO_MATRIX)
+#include "hadamard.h"
+#include "heads.h"
+#include "kv_half.h"
+
 constexpr float NOTHING = -1e30f; /* the maximum of no scores: finite, so that differences are numbers */
 constexpr uint32_t PREFILL_THREADS = 128;
 
@@ -63,8 +65,10 @@ HALO_DEVICE void prefill_rotate_q(const halo_prefill_args &a, const prefill_job 
         float q[D / 32];
         load_head<D / 32>(a.q + ((uint64_t)row * a.n_head + job.head) * dim, dim, q);
         hadamard_strided<D / 32>(dim, q);
+        /* In the order that eight elements of K have as halves. */
+        const uint32_t at = halo_lane() / 8 * 8 + kv_half_place<HALO_KV_Q4>(halo_lane() % 8);
         for (uint32_t i = 0; i < D / 32; i++)
-            lds.tiles[r * shape::PITCH + halo_lane() + 32 * i] = halo_float_half(q[i] * scale);
+            lds.tiles[r * shape::PITCH + at + 32 * i] = halo_float_half(q[i] * scale);
     }
 }
 
@@ -117,16 +121,16 @@ template <uint32_t TYPE, int D> struct prefill_k {
     HALO_DEVICE_MEMBER void settle(uint32_t i, uint32_t slot, uint16_t *k) const
     {
         uint16_t *to = k + halo_tid() % shape::KEYS * shape::PITCH + (halo_tid() / shape::KEYS + STEP * i) * CHUNK;
-        if constexpr (TYPE == HALO_KV_F16) {
-            *reinterpret_cast<halo_u4 *>(to) = chunk[slot];
+        if constexpr (TYPE != HALO_KV_F32) {
+            halo_u4 halves[CHUNK / 8];
+            kv_chunk_half<TYPE>(chunk[slot], scale[slot], halves);
+            for (uint32_t e = 0; e < CHUNK / 8; e++)
+                reinterpret_cast<halo_u4 *>(to)[e] = halves[e];
         } else {
-            const float factor = kv_scaled<TYPE> ? halo_half_float(scale[slot]) : 1;
-            uint32_t pairs[CHUNK / 2];
             for (uint32_t e = 0; e < CHUNK; e += 2)
-                pairs[e / 2] = halo_float_half(kv_element<TYPE>(chunk[slot], e) * factor) |
-                               (uint32_t)halo_float_half(kv_element<TYPE>(chunk[slot], e + 1) * factor) << 16;
-            for (uint32_t e = 0; e < CHUNK / 2; e++)
-                *reinterpret_cast<uint32_t *>(to + 2 * e) = pairs[e];
+                *reinterpret_cast<uint32_t *>(to + e) = halo_float_half(kv_element<TYPE>(chunk[slot], e)) |
+                                                        (uint32_t)halo_float_half(kv_element<TYPE>(chunk[slot], e + 1))
+                                                            << 16;
         }
     }
 };
@@ -162,11 +166,18 @@ template <uint32_t TYPE, int D> struct prefill_v {
     HALO_DEVICE_MEMBER void settle(uint32_t i, uint32_t slot, uint16_t *v) const
     {
         uint16_t *to = v + shape::v_row(halo_tid() / PAIRS * E) + halo_tid() % PAIRS * 2 + shape::v_row(STEP * i);
-        for (uint32_t e = 0; e < E; e++) {
-            uint16_t half[2];
-            for (uint32_t j = 0; j < 2; j++)
-                half[j] = halo_float_half(values[slot][j].get((int)e));
-            *reinterpret_cast<uint32_t *>(to + e * shape::V_PITCH) = half[0] | (uint32_t)half[1] << 16;
+        if constexpr (TYPE != HALO_KV_F32) {
+            const halo_u4 left = kv_eight_half<TYPE>(values[slot][0]), right = kv_eight_half<TYPE>(values[slot][1]);
+            for (uint32_t e = 0; e < 8; e++) {
+                const uint32_t at = kv_half_place<TYPE>(e), l = left.e[at / 2], r = right.e[at / 2];
+                *reinterpret_cast<uint32_t *>(to + e * shape::V_PITCH) =
+                    at % 2 ? kv_second_halves(l, r) : kv_first_halves(l, r);
+            }
+        } else {
+            for (uint32_t e = 0; e < E; e++)
+                *reinterpret_cast<uint32_t *>(to + e * shape::V_PITCH) =
+                    halo_float_half(values[slot][0].get((int)e)) |
+                    (uint32_t)halo_float_half(values[slot][1].get((int)e)) << 16;
         }
     }
 };
