@@ -4,7 +4,8 @@
 #include <stdio.h>
 #include <string.h>
 
-#define ENOUGH 0.95 /* of the best rate: repeated measurements of one point differ by less */
+#define ENOUGH 0.95 /* of the best rate: medians of one point differ by less */
+#define NEAR 0.80   /* of the best rate: single measurements of one point differ by less */
 #define DAY_S 86400
 
 static uint64_t in_flight(const struct halo_profile_point *point)
@@ -12,12 +13,41 @@ static uint64_t in_flight(const struct halo_profile_point *point)
     return (uint64_t)point->block_bytes * point->depth;
 }
 
-const struct halo_profile_point *halo_profile_knee(const struct halo_profile_point *points, uint32_t n)
+static double best_rate(const struct halo_profile_point *points, uint32_t n)
 {
-    const struct halo_profile_point *knee = NULL;
     double best = 0;
     for (uint32_t i = 0; i < n; i++)
         best = points[i].bytes_s > best ? points[i].bytes_s : best;
+    return best;
+}
+
+uint32_t halo_profile_contenders(const struct halo_profile_point *points, uint32_t n,
+                                 uint32_t ret_index[HALO_PROFILE_POINTS_MAX])
+{
+    double best = best_rate(points, n);
+    uint32_t n_found = 0;
+    for (uint32_t i = 0; i < n && best > 0; i++)
+        if (points[i].bytes_s >= NEAR * best)
+            ret_index[n_found++] = i;
+    return n_found;
+}
+
+struct halo_profile_point halo_profile_median(const struct halo_profile_point rounds[HALO_PROFILE_ROUNDS])
+{
+    for (uint32_t i = 0; i < HALO_PROFILE_ROUNDS; i++) {
+        uint32_t n_below = 0;
+        for (uint32_t k = 0; k < HALO_PROFILE_ROUNDS; k++)
+            n_below += rounds[k].bytes_s < rounds[i].bytes_s || (rounds[k].bytes_s == rounds[i].bytes_s && k < i);
+        if (n_below == HALO_PROFILE_ROUNDS / 2)
+            return rounds[i];
+    }
+    return rounds[0]; /* unreachable: the ranks are different */
+}
+
+const struct halo_profile_point *halo_profile_knee(const struct halo_profile_point *points, uint32_t n)
+{
+    const struct halo_profile_point *knee = NULL;
+    double best = best_rate(points, n);
     for (uint32_t i = 0; i < n && best > 0; i++) {
         const struct halo_profile_point *point = &points[i];
         if (point->bytes_s < ENOUGH * best)

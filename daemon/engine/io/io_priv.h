@@ -71,10 +71,10 @@ void halo_io_fill_catalog(struct halo_io_thread *io, struct halo_catalog *catalo
 /* profile_io.c: the stages OPEN, COOL and STORE of a profiling; it goes to the thread that follows. */
 void halo_io_profile(struct halo_io_thread *io, struct halo_profiling *profiling);
 void halo_io_heat(struct halo_io_thread *io, struct halo_heat *heat);
-/* What a profile of this model would hold for, but for the device; and the one that is stored. NOT_FOUND: none is;
- * LOAD_FAILED: it cannot be read. */
+/* What a profile of this model would hold for: `here` comes with the device, or without one. And the one that is
+ * stored. NOT_FOUND: none is; LOAD_FAILED: it cannot be read. */
 int halo_io_stored_profile(struct halo_io_thread *io, const struct halo_gguf *gguf, const char *path,
-                           struct halo_profile *ret_here, struct halo_profile_record *ret, struct halo_fault *fault);
+                           struct halo_profile *here, struct halo_profile_record *ret, struct halo_fault *fault);
 
 /* folders.c: why a folder of models cannot be read; NULL: it can. */
 const char *halo_io_folder_fault(const char *path, char buffer[static HALO_IO_FOLDER_FAULT_BYTES]);

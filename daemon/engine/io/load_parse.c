@@ -74,7 +74,7 @@ enum halo_load_stage halo_io_resolve(struct halo_load *load, const struct halo_l
  * has measured nothing, or something else, reads with the defaults. */
 static void find_read_sizes(struct halo_io_thread *io, struct halo_load *load)
 {
-    struct halo_profile here;
+    struct halo_profile here = {0};
     struct halo_profile_record record;
     const struct halo_profile *stored = &record.profile;
     const struct halo_instance *instance = load->instance;

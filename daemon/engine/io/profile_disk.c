@@ -3,7 +3,8 @@
  * The prefetch thread. Each point of the grid keeps `depth` reads of `block` bytes in flight, at offsets spread over
  * all parts of the file, through the same reads that bring experts while a model runs (store/fetch.h), always O_DIRECT:
  * a file that would be read through the page cache is not measured. The first reads of a point are not counted, for the
- * drive comes from another point. Between two points the thread can do something else, a load for example.
+ * drive comes from another point. Points that may be the knee are measured again, by turns, and their medians decide.
+ * Between two points the thread can do something else, a load for example.
  */
 #include <engine/profile.h>
 
@@ -28,8 +29,9 @@
 #define BUFFER_BYTES ((size_t)64 << 20) /* in flight, at most */
 #define POINT_MAX_NS 2000000000ull      /* of a drive that gives fewer reads than a point needs */
 #define KNEE_TIMES 6                    /* the knee is measured once more, for so many times a point's time */
-#define SAMPLES 4096                    /* latencies of a point that its median is made of */
-#define WAIT_US 100000                  /* until a cancel is seen */
+#define CONFIRM_MAX 4u
+#define SAMPLES 4096   /* latencies of a point that its median is made of */
+#define WAIT_US 100000 /* until a cancel is seen */
 
 static const uint32_t blocks[] = {128u << 10, 256u << 10, 512u << 10, 1u << 20, BLOCK_MAX};
 static const uint32_t depths[] = {1, 4, 8, 16, 32, DEPTH_MAX};
@@ -336,23 +338,67 @@ static const struct halo_profile_point *point_at(const struct halo_profile_recor
     return NULL;
 }
 
-/* The knee once more, for longer; one read at a time of its size was a point of the grid. */
+/* Of measurement p->at, which is not the last one. */
+static uint32_t point_index(const struct halo_profiling *p)
+{
+    uint32_t n = p->record.n_points;
+    return p->at < n ? p->at : p->contenders[(p->at - n) % p->n_contenders];
+}
+
+/* All points have been measured once. */
+static void choose_contenders(struct halo_profiling *p)
+{
+    struct halo_profile_record *record = &p->record;
+    p->n_contenders = halo_profile_contenders(record->points, record->n_points, p->contenders);
+    for (uint32_t i = 0; i < p->n_contenders; i++)
+        p->rounds[i][0] = record->points[p->contenders[i]];
+    atomic_store(&p->n_total, record->n_points + (HALO_PROFILE_ROUNDS - 1) * p->n_contenders + 1);
+}
+
+static void conclude_contenders(struct halo_profiling *p)
+{
+    for (uint32_t i = 0; i < p->n_contenders; i++)
+        p->record.points[p->contenders[i]] = halo_profile_median(p->rounds[i]);
+}
+
+static int measure_next(struct halo_profiling *p, struct halo_phase *phase)
+{
+    struct halo_profile_record *record = &p->record;
+    uint32_t n = record->n_points, more = p->at < n ? 0 : p->at - n;
+    struct halo_profile_point point = record->points[point_index(p)];
+    int r = measure(p, phase, &point, p->point_ns, &point);
+    if (r != 0)
+        return r;
+    if (p->at < n)
+        record->points[p->at] = point;
+    else
+        p->rounds[more % p->n_contenders][1 + more / p->n_contenders] = point;
+    return 0;
+}
+
+/* The knee once more, for longer. A point that was lucky the first times is none any more: then the next one is tried,
+ * CONFIRM_MAX at most. Negative, 0: settled, or 1: again. */
 static int settle(struct halo_profiling *p, struct halo_phase *phase)
 {
-    struct halo_profile *profile = &p->record.profile;
-    const struct halo_profile_point *knee = halo_profile_knee(p->record.points, p->record.n_points);
+    struct halo_profile_record *record = &p->record;
+    struct halo_profile *profile = &record->profile;
+    const struct halo_profile_point *knee = halo_profile_knee(record->points, record->n_points);
     struct halo_profile_point again;
     if (!knee)
         return halo_fault_set(&p->fault, HALO_FAULT_INTERNAL, "no read ended while the drive was measured");
-    const struct halo_profile_point *alone = point_at(&p->record, knee->block_bytes, 1);
     int r = measure(p, phase, knee, KNEE_TIMES * p->point_ns, &again);
     if (r != 0)
-        return r;
+        return r < 0 ? r : 0;
+    record->points[knee - record->points] = again;
+    const struct halo_profile_point *alone = point_at(record, knee->block_bytes, 1); /* a point of the grid */
     profile->disk_bytes_s = again.bytes_s;
     profile->disk_block_bytes = knee->block_bytes;
     profile->disk_depth = knee->depth;
     profile->disk_latency_s = alone ? alone->latency_s : 0;
-    return 0;
+    bool settled = ++p->n_confirmed == CONFIRM_MAX || halo_profile_knee(record->points, record->n_points) == knee;
+    if (!settled)
+        atomic_fetch_add(&p->n_total, 1);
+    return !settled;
 }
 
 int halo_profiling_step(struct halo_profiling *p, struct halo_phase *phase)
@@ -362,12 +408,17 @@ int halo_profiling_step(struct halo_profiling *p, struct halo_phase *phase)
         return halo_fault_set(&p->fault, HALO_FAULT_CANCELLED, "cancelled");
     if (!p->buffer)
         return begin(p);
-    bool last = p->at == record->n_points;
-    int r = last ? settle(p, phase) : measure(p, phase, &record->points[p->at], p->point_ns, &record->points[p->at]);
-    if (r != 0)
+    uint32_t n = record->n_points;
+    if (p->at == n)
+        choose_contenders(p);
+    bool settling = p->at >= n && p->at - n >= (HALO_PROFILE_ROUNDS - 1) * p->n_contenders;
+    if (settling && p->n_confirmed == 0)
+        conclude_contenders(p);
+    int r = settling ? settle(p, phase) : measure_next(p, phase);
+    if (r < 0 || p->record.n_points == 0) /* failed, or found to be not measurable */
         return r < 0 ? r : 0;
     atomic_store(&p->n_done, ++p->at);
-    return !last;
+    return settling ? r : 1;
 }
 
 void halo_profiling_close(struct halo_profiling *p)

@@ -1,11 +1,16 @@
 /* profile_file.c: records of profiles on disk. The text is JSON; the port writes it, jansson reads it here. */
 #include <engine/profile.h>
 
+#include <dirent.h>
 #include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include <jansson.h>
 
@@ -125,25 +130,59 @@ int halo_profile_parse(const char *text, size_t n, struct halo_profile_record *r
 
 /* ---- files ---- */
 
-/* A file's name is that of its model's path: a model that was replaced finds the record of the one before, and can say
- * so. */
-static int path_of(const char *state_dir, const char *model_path, char ret[PATH_BYTES])
+/* A file's name is made of its model's path and of the device: a model that was replaced finds the record of the one
+ * before, and can say so. */
+static int path_of(const char *state_dir, const char *model_path, const char *device, char ret[PATH_BYTES])
 {
-    char name[HALO_MD5_HEX];
-    halo_md5_hex(model_path, strlen(model_path), name);
-    int n = snprintf(ret, PATH_BYTES, "%s/profiles/%s.json", state_dir, name);
+    char of_path[HALO_MD5_HEX], of_device[HALO_MD5_HEX];
+    halo_md5_hex(model_path, strlen(model_path), of_path);
+    halo_md5_hex(device, strlen(device), of_device);
+    int n = snprintf(ret, PATH_BYTES, "%s/profiles/%s-%.8s.json", state_dir, of_path, of_device);
     return n > 0 && n < PATH_BYTES ? 0 : -ENAMETOOLONG;
 }
 
-int halo_profile_load(const char *state_dir, const char *model_path, struct halo_profile_record *ret,
-                      struct halo_fault *fault)
+static bool is_newer(const struct timespec *a, const struct timespec *b)
+{
+    return a->tv_sec != b->tv_sec ? a->tv_sec > b->tv_sec : a->tv_nsec > b->tv_nsec;
+}
+
+/* `path` names the record of some device: takes that of another one instead, the newest, if there is one. */
+static void path_of_newest(char path[PATH_BYTES])
+{
+    char *name = strrchr(path, '/') + 1;
+    size_t n_model = strlen(name) - strlen("-01234567.json");
+    struct timespec newest = {0};
+    char found[NAME_MAX + 1] = "";
+    *(name - 1) = '\0';
+    DIR *folder = opendir(path);
+    *(name - 1) = '/';
+    for (struct dirent *entry; folder && (entry = readdir(folder));) {
+        struct stat facts;
+        size_t n = strlen(entry->d_name);
+        if (strncmp(entry->d_name, name, n_model) == 0 && n == strlen(name) &&
+            fstatat(dirfd(folder), entry->d_name, &facts, AT_SYMLINK_NOFOLLOW) == 0 &&
+            (!found[0] || is_newer(&facts.st_mtim, &newest))) {
+            strcpy(found, entry->d_name);
+            newest = facts.st_mtim;
+        }
+    }
+    if (folder)
+        closedir(folder);
+    if (found[0])
+        strcpy(name, found); /* as long as the one before */
+}
+
+int halo_profile_load(const char *state_dir, const char *model_path, const char *device,
+                      struct halo_profile_record *ret, struct halo_fault *fault)
 {
     char path[PATH_BYTES];
     uint8_t *text = NULL;
     uint64_t n = 0;
     *ret = (struct halo_profile_record){0};
-    if (!state_dir || path_of(state_dir, model_path, path) < 0)
+    if (!state_dir || path_of(state_dir, model_path, device, path) < 0)
         return halo_fault_set(fault, HALO_FAULT_NOT_FOUND, "no profile is stored: there is no state folder");
+    if (!device[0] || access(path, F_OK) < 0)
+        path_of_newest(path);
     int r = halo_state_file_read(path, HALO_PROFILE_BYTES_MAX, &text, &n, fault);
     if (r == HALO_STATE_FILE_E_NONE)
         return halo_fault_set(fault, HALO_FAULT_NOT_FOUND, "no profile is stored");
@@ -155,13 +194,13 @@ int halo_profile_load(const char *state_dir, const char *model_path, struct halo
     return r;
 }
 
-int halo_profile_store(const char *state_dir, const char *model_path, const char *text, size_t n,
+int halo_profile_store(const char *state_dir, const char *model_path, const char *device, const char *text, size_t n,
                        struct halo_fault *fault)
 {
     char path[PATH_BYTES], folder[PATH_BYTES];
     if (!state_dir)
         return halo_fault_set(fault, HALO_FAULT_UNSUPPORTED, "the profile is not kept: there is no state folder");
-    int r = path_of(state_dir, model_path, path);
+    int r = path_of(state_dir, model_path, device, path);
     if (r == 0) {
         snprintf(folder, sizeof(folder), "%.*s", (int)(strrchr(path, '/') - path), path);
         r = halo_folder_make(folder, 0700);

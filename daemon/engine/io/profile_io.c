@@ -19,22 +19,22 @@ static void find_drives(const struct halo_gguf *gguf, const char *path, struct h
     free(real);
 }
 
+/* What is not the device's. */
 static void describe(const struct halo_gguf *gguf, const struct halo_drives *drives, struct halo_profile *ret)
 {
-    *ret = (struct halo_profile){0};
     halo_machine_text("", ret->machine, sizeof(ret->machine));
     snprintf(ret->file, sizeof(ret->file), "%s", halo_gguf_fingerprint(gguf));
     snprintf(ret->drive, sizeof(ret->drive), "%s", drives->text);
 }
 
 int halo_io_stored_profile(struct halo_io_thread *io, const struct halo_gguf *gguf, const char *path,
-                           struct halo_profile *ret_here, struct halo_profile_record *ret, struct halo_fault *fault)
+                           struct halo_profile *here, struct halo_profile_record *ret, struct halo_fault *fault)
 {
     struct halo_drives drives;
     halo_phase_set(&io->phase, HALO_ACTIVITY_FILE, "reading the profile of %s", path);
     find_drives(gguf, path, &drives);
-    describe(gguf, &drives, ret_here);
-    return halo_profile_load(io->config.state_dir, path, ret, fault);
+    describe(gguf, &drives, here);
+    return halo_profile_load(io->config.state_dir, path, here->device, ret, fault);
 }
 
 /* ---- heat ---- */
@@ -70,7 +70,7 @@ static int open_file(struct halo_io_thread *io, struct halo_profiling *p)
         return r;
     find_drives(p->gguf, p->path, &p->drives);
     describe(p->gguf, &p->drives, &p->here);
-    return p->stored ? halo_profile_load(io->config.state_dir, p->path, &p->record, &p->fault) : 0;
+    return p->stored ? halo_profile_load(io->config.state_dir, p->path, p->here.device, &p->record, &p->fault) : 0;
 }
 
 static void feel(struct halo_io_thread *io, struct halo_profiling *p)
@@ -99,7 +99,7 @@ void halo_io_profile(struct halo_io_thread *io, struct halo_profiling *p)
         return;
     default:
         halo_phase_set(&io->phase, HALO_ACTIVITY_FILE, "keeping the profile of %s", p->model);
-        halo_profile_store(io->config.state_dir, p->path, p->text, p->n_text, &p->store_fault);
+        halo_profile_store(io->config.state_dir, p->path, p->here.device, p->text, p->n_text, &p->store_fault);
         pass(p, io->port, HALO_PROFILING_DONE);
     }
 }

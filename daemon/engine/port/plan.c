@@ -33,6 +33,7 @@ void halo_port_plan(struct halo_port *port, struct halo_job *job)
     }
     forecast->job = job;
     forecast->is_path = msg->has_path;
+    halo_port_name_device(port, &forecast->here);
     forecast->budget_bytes = msg->has_budget_bytes      ? (uint64_t)msg->budget_bytes
                              : params->has_budget_bytes ? (uint64_t)params->budget_bytes
                                                         : 0;

@@ -213,6 +213,8 @@ void halo_port_profile_progress(struct halo_port *port, struct halo_profiling *p
 void halo_port_profile_note(struct halo_port *port, struct halo_profiling *profiling);
 /* The stored speeds of the model that a forecast is for, if they hold; else why they do not is a notice to the request
  * that asked. */
+/* Fills in what is known of the device; nothing while it is being opened. */
+void halo_port_name_device(struct halo_port *port, struct halo_profile *here);
 void halo_port_use_profile(struct halo_port *port, struct halo_forecast *forecast, const char *model);
 
 /* plan.c */

@@ -34,10 +34,18 @@ void halo_port_profile(struct halo_port *port, struct halo_job *job)
     p->job = job;
     p->stored = msg->stored;
     p->point_ns = (uint64_t)msg->point_ms * 1000000;
+    halo_port_name_device(port, &p->here);
     p->stats = &port->stats;
     port->profiling = job->profiling = p;
     halo_job_move(job, HALO_JOB_IO);
     halo_note_post(&port->io.box, &p->note, HALO_NOTE_PROFILE);
+}
+
+void halo_port_name_device(struct halo_port *port, struct halo_profile *here)
+{
+    struct halo_device_info info;
+    if (halo_device_thread_info(&port->device, &info, NULL) == 0)
+        halo_profile_name_device(here, &info);
 }
 
 void halo_port_profile_cancel(struct halo_port *port, struct halo_job *job)

@@ -40,6 +40,15 @@ struct halo_profile_record {
 
 /* ---- pure ---- */
 
+/* The points that may be the knee, by one measurement of each: those that reach 80 % of the best rate. They are
+ * measured HALO_PROFILE_ROUNDS times in all, because single measurements of a drive differ by 10 to 15 %. Returns how
+ * many. */
+#define HALO_PROFILE_ROUNDS 3
+uint32_t halo_profile_contenders(const struct halo_profile_point *points, uint32_t n,
+                                 uint32_t ret_index[HALO_PROFILE_POINTS_MAX]);
+/* Of HALO_PROFILE_ROUNDS measurements of one point: the one with the middle rate. */
+struct halo_profile_point halo_profile_median(const struct halo_profile_point rounds[HALO_PROFILE_ROUNDS]);
+
 /* The point that the engine should read with: among those that reach 95 % of the best rate the one with the fewest
  * bytes in flight, and of these the one with the smaller blocks. More in flight brings no more, and makes whoever comes
  * next wait. NULL: no point has a rate. */
@@ -56,15 +65,18 @@ void halo_profile_advise(struct halo_fault *fault, const char *model);
 /* The fields of `here` that are the device's. */
 void halo_profile_name_device(struct halo_profile *here, const struct halo_device_info *info);
 
-/* ---- records on disk: STATE_DIR/profiles, one file for each path of a model; the io thread ---- */
+/* ---- records on disk: STATE_DIR/profiles, one file for each path of a model and each device with its number of
+ * threads; the io thread ---- */
 
 /* The text of a record, as the port writes it. LOAD_FAILED: it is not one; the text says where. */
 int halo_profile_parse(const char *text, size_t n, struct halo_profile_record *ret, struct halo_fault *fault);
-/* NOT_FOUND: there is none. LOAD_FAILED: it cannot be read or is not one. */
-int halo_profile_load(const char *state_dir, const char *model_path, struct halo_profile_record *ret,
-                      struct halo_fault *fault);
+/* The record of this device, as halo_profile_name_device writes it; without one, or with "" for a device, the newest of
+ * the model's, so that halo_profile_holds can say what differs. NOT_FOUND: there is none. LOAD_FAILED: it cannot be
+ * read or is not one. */
+int halo_profile_load(const char *state_dir, const char *model_path, const char *device,
+                      struct halo_profile_record *ret, struct halo_fault *fault);
 /* Replaces the record in one step. */
-int halo_profile_store(const char *state_dir, const char *model_path, const char *text, size_t n,
+int halo_profile_store(const char *state_dir, const char *model_path, const char *device, const char *text, size_t n,
                        struct halo_fault *fault);
 
 /* ---- measuring ---- */
@@ -114,9 +126,12 @@ struct halo_profiling {
     struct halo_gguf *gguf; /* opened by the io thread */
     struct halo_fetch *fetch;
     uint8_t *buffer;
-    uint32_t at;            /* the point that is next */
-    uint64_t seed, n_draws; /* of the places that are read */
-    uint64_t begin_steps;   /* of the device */
+    uint32_t at; /* the measurement that is next: of all points, then of the contenders by turns */
+    uint32_t contenders[HALO_PROFILE_POINTS_MAX], n_contenders;
+    uint32_t n_confirmed; /* knees that were measured for longer */
+    struct halo_profile_point rounds[HALO_PROFILE_POINTS_MAX][HALO_PROFILE_ROUNDS]; /* of each contender */
+    uint64_t seed, n_draws;                                                         /* of the places that are read */
+    uint64_t begin_steps;                                                           /* of the device */
 };
 
 /* The port, when it has the last word about it. NULL is accepted. */
