@@ -6,7 +6,6 @@
 
 #include "client_priv.h"
 
-#define WINDOW 16u             /* pieces that are asked for together */
 #define UNIT_BYTES (16u << 10) /* of a map: pieces are longer, so the middles of two lie in different units */
 
 _Static_assert(HALO_UPLOAD_LEAST_BYTES >= 2 * UNIT_BYTES, "no two pieces share a unit");
@@ -45,18 +44,11 @@ bool halo_upload_is_for(uint64_t to, size_t n)
 
 /* ---- the copy ---- */
 
-struct piece {
-    uint64_t to;
-    const uint8_t *from;
-    uint32_t n;
-    bool was_kept;
-    uint8_t sha256[HALO_REMOTE_SHA256_BYTES];
-};
-
 struct window {
-    struct piece pieces[WINDOW];
+    struct halo_upload_piece pieces[HALO_UPLOAD_WINDOW];
     uint32_t n, n_left; /* n_left: answers that are owed */
     int error;          /* of the first answer that has one */
+    struct halo_hashing hashing;
 };
 
 static void take_asked(void *ud, uint64_t tag, const union halo_remote_reply *reply)
@@ -81,7 +73,7 @@ static void take_unasked(void *ud, uint64_t tag, const union halo_remote_reply *
 }
 
 /* `is_answered`: the answer says whether the worker had it. */
-static int send_piece(const struct piece *p, uint64_t stream, bool is_answered)
+static int send_piece(const struct halo_upload_piece *p, uint64_t stream, bool is_answered)
 {
     struct halo_remote_memcpy_to_blob q = {.to = p->to, .stream = stream, .data = {p->from, p->n}};
     memcpy(q.sha256, p->sha256, sizeof(q.sha256));
@@ -95,24 +87,21 @@ static int send_piece(const struct piece *p, uint64_t stream, bool is_answered)
 static int send_window(struct window *w, uint64_t stream)
 {
     int error = 0;
-    for (uint32_t i = 0; i < w->n && !error; i++) {
-        struct piece *p = &w->pieces[i];
-        error = halo_uploads_hash(&halo_client.uploads, p->from, p->n, p->sha256) ? send_piece(p, stream, i == 0)
-                                                                                  : HIP_OUT_OF_MEMORY;
-    }
+    for (uint32_t i = 0; i < w->n && !error; i++)
+        error = halo_hashing_await(&w->hashing, i) ? send_piece(&w->pieces[i], stream, i == 0) : HIP_OUT_OF_MEMORY;
     return error;
 }
 
-/* Each question is sent at once: the worker looks for one piece while the next is hashed. */
+/* Each question is sent at once: the worker looks for one piece while the next ones are hashed. */
 static int ask(struct window *w, uint64_t stream)
 {
     struct halo_link *link = &halo_client.link;
     int error = 0;
     for (uint32_t i = 0; i < w->n && !error; i++) {
-        struct piece *p = &w->pieces[i];
+        struct halo_upload_piece *p = &w->pieces[i];
         struct halo_remote_memcpy_from_blob q = {.to = p->to, .size = p->n, .stream = stream};
         const struct halo_link_answer answer = {.take = take_asked, .ud = w, .tag = i};
-        if (!halo_uploads_hash(&halo_client.uploads, p->from, p->n, p->sha256)) {
+        if (!halo_hashing_await(&w->hashing, i)) {
             error = HIP_OUT_OF_MEMORY;
             break;
         }
@@ -144,11 +133,13 @@ int halo_upload(uint64_t to, const uint8_t *from, size_t n, uint64_t stream)
     int error = 0;
     for (size_t done = 0, piece = piece_bytes(n), step; done < n && !error;) {
         struct window w = {0};
-        for (; w.n < WINDOW && done < n; done += step) {
+        for (; w.n < HALO_UPLOAD_WINDOW && done < n; done += step) {
             step = n - done < piece ? n - done : piece;
-            w.pieces[w.n++] = (struct piece){.to = to + done, .from = from + done, .n = (uint32_t)step};
+            w.pieces[w.n++] = (struct halo_upload_piece){.to = to + done, .from = from + done, .n = (uint32_t)step};
         }
+        halo_hashing_begin(&w.hashing, &halo_client.uploads, w.pieces, w.n);
         error = halo_client.uploads.sends_unasked ? send_window(&w, stream) : ask_window(&w, stream);
+        halo_hashing_end(&w.hashing);
     }
     return error;
 }

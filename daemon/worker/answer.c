@@ -86,7 +86,7 @@ static int send_ended(struct halo_session *s, bool *ret_sent)
     return 0;
 }
 
-int halo_session_poll(struct halo_session *s, struct halo_fault *fault)
+int halo_session_poll_waits(struct halo_session *s, struct halo_fault *fault)
 {
     bool sent = true;
     int r = s->fatal;
@@ -110,16 +110,27 @@ int halo_session_poll(struct halo_session *s, struct halo_fault *fault)
 
 bool halo_session_waits(const struct halo_session *s)
 {
-    return s->waits.n_answers > 0;
+    return s->waits.n_answers > 0 || (s->blobs && s->blob_jobs.n > 0);
 }
 
 /* ---- what operations share ---- */
+
+int halo_session_choose_device(struct halo_session *s, struct halo_session_call *c)
+{
+    c->device = c->h->device == HALO_REMOTE_DEVICE_CURRENT ? s->device : c->h->device;
+    if (c->device >= s->rt.n_devices)
+        return s->rt.n_devices == 0 && c->h->op <= HIP_OP_GET_DEVICE_COUNT ? 0 : HALO_WORKER_INVALID_DEVICE;
+    int error = c->device == s->current ? 0 : s->rt.api.SetDevice(c->device);
+    if (error == 0)
+        s->current = c->device;
+    return error;
+}
 
 /* Lets the waits go on for a moment. 0 or a negative errno, which ends the session. */
 static int pause_for_waits(struct halo_session *s)
 {
     const struct timespec moment = {.tv_nsec = PAUSE_NS};
-    int r = halo_session_poll(s, NULL);
+    int r = halo_session_poll_waits(s, NULL);
     if (r == 0)
         r = s->ops.idle(s->ops.ud);
     if (r < 0)

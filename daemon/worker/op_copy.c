@@ -5,26 +5,14 @@
  */
 #include <string.h>
 
-#include <hip_tls/tls.h>
-
 #include "session_priv.h"
-#include "store_priv.h"
 
 static void *address(uint64_t at)
 {
     return (void *)(uintptr_t)at;
 }
 
-/* One copy. Without `waits`, one on the device alone is not waited for, and one to the device is only held. */
-struct copy {
-    uint64_t to, from, size;
-    int32_t kind;
-    const void *data; /* to the device */
-    void *stream;
-    bool waits;
-};
-
-static int run_copy(struct halo_session *s, const struct halo_session_call *c, const struct copy *copy)
+int halo_session_copy(struct halo_session *s, const struct halo_session_call *c, const struct halo_session_copy *copy)
 {
     bool owes = !(c->h->flags & HALO_REMOTE_FLAG_NO_REPLY) && copy->waits;
     uint32_t at = 0;
@@ -56,11 +44,11 @@ static int run_copy(struct halo_session *s, const struct halo_session_call *c, c
 int halo_session_memcpy(struct halo_session *s, const struct halo_session_call *c)
 {
     const struct halo_remote_memcpy *q = &c->q->memcpy;
-    return run_copy(s, c, &(struct copy){q->to, q->from, q->size, q->kind, q->data.at, NULL, true});
+    return halo_session_copy(s, c,
+                             &(struct halo_session_copy){q->to, q->from, q->size, q->kind, q->data.at, NULL, true});
 }
 
-/* A recorded copy would read the staging buffer at each replay of the graph. */
-static int stream_for_copy(const struct halo_session *s, uint64_t bits, int32_t kind, void **ret)
+int halo_session_copy_stream(const struct halo_session *s, uint64_t bits, int32_t kind, void **ret)
 {
     struct halo_session_stream *stream;
     if (!halo_session_stream(s, bits, ret, &stream))
@@ -72,8 +60,10 @@ int halo_session_memcpy_async(struct halo_session *s, const struct halo_session_
 {
     const struct halo_remote_memcpy_async *q = &c->q->memcpy_async;
     void *stream;
-    int error = stream_for_copy(s, q->stream, q->kind, &stream);
-    return error ? error : run_copy(s, c, &(struct copy){q->to, q->from, q->size, q->kind, q->data.at, stream, false});
+    int error = halo_session_copy_stream(s, q->stream, q->kind, &stream);
+    return error ? error
+                 : halo_session_copy(
+                       s, c, &(struct halo_session_copy){q->to, q->from, q->size, q->kind, q->data.at, stream, false});
 }
 
 /* Rows from or to the client are copied one by one out of the piece that holds them all. */
@@ -100,7 +90,7 @@ int halo_session_memcpy_2d_async(struct halo_session *s, const struct halo_sessi
 {
     const struct halo_remote_memcpy_2d_async *q = &c->q->memcpy_2d_async;
     void *stream;
-    int error = stream_for_copy(s, q->stream, q->kind, &stream);
+    int error = halo_session_copy_stream(s, q->stream, q->kind, &stream);
     if (error)
         return error;
     if ((q->kind & HIP_COPY_TO_DEVICE &&
@@ -113,59 +103,6 @@ int halo_session_memcpy_2d_async(struct halo_session *s, const struct halo_sessi
     return s->rt.Memcpy2DAsync ? s->rt.Memcpy2DAsync(address(q->to), q->to_pitch, address(q->from), q->from_pitch,
                                                      q->width, q->height, q->kind, stream)
                                : HALO_WORKER_NOT_SUPPORTED;
-}
-
-/* ---- blobs of the store ---- */
-
-/* The stream of a copy to the device. A HIP error. */
-static int check_upload(const struct halo_session *s, uint64_t stream, uint64_t to, uint64_t size, void **ret)
-{
-    if (!s->blobs)
-        return HALO_WORKER_NOT_SUPPORTED;
-    int error = stream_for_copy(s, stream, HIP_COPY_TO_DEVICE, ret);
-    return error || halo_ranges_hold(&s->memory, to, size) ? error : HALO_WORKER_INVALID_VALUE;
-}
-
-/* The bytes are read into the staging buffer and checked there. */
-int halo_session_memcpy_from_blob(struct halo_session *s, const struct halo_session_call *c)
-{
-    const struct halo_remote_memcpy_from_blob *q = &c->q->memcpy_from_blob;
-    void *stream;
-    uint32_t at;
-    int error = check_upload(s, q->stream, q->to, q->size, &stream);
-    if (!error)
-        error = halo_session_stage(s, (uint32_t)q->size, &at);
-    if (error)
-        return error;
-    uint8_t *staged = s->waits.staging + at;
-    bool was_kept = halo_blob_store_get(s->blobs, q->sha256, staged, q->size) == 0;
-    if (was_kept)
-        error = s->rt.api.MemcpyAsync(address(q->to), staged, q->size, HIP_COPY_TO_DEVICE, stream);
-    if (!was_kept || error) {
-        halo_waits_unstage(&s->waits);
-        return error;
-    }
-    c->a->memcpy_from_blob.was_kept = 1;
-    return halo_session_wait(s, c, stream, at, 0, false);
-}
-
-int halo_session_memcpy_to_blob(struct halo_session *s, const struct halo_session_call *c)
-{
-    const struct halo_remote_memcpy_to_blob *q = &c->q->memcpy_to_blob;
-    uint8_t is[HALO_BLOB_HASH_BYTES];
-    void *stream;
-    int error = check_upload(s, q->stream, q->to, q->data.n, &stream);
-    if (error)
-        return error;
-    if (!halo_remote_tls.sha256(q->data.at, q->data.n, is) || memcmp(is, q->sha256, sizeof(is)) != 0)
-        return HALO_WORKER_INVALID_VALUE;
-    error = run_copy(s, c, &(struct copy){q->to, 0, q->data.n, HIP_COPY_TO_DEVICE, q->data.at, stream, false});
-    if (error)
-        return error;
-    c->a->memcpy_to_blob.was_kept = halo_blob_store_has(s->blobs, q->sha256, q->data.n);
-    if (!c->a->memcpy_to_blob.was_kept)
-        (void)halo_blob_store_put(s->blobs, q->sha256, q->data.at, q->data.n);
-    return 0;
 }
 
 int halo_session_memcpy_peer_async(struct halo_session *s, const struct halo_session_call *c)

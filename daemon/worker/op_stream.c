@@ -62,7 +62,7 @@ int halo_session_stream_synchronize(struct halo_session *s, const struct halo_se
 /* What has ended on the GPU is answered first: a client that hears "ready" may read what it asked for. */
 static int after_waits(struct halo_session *s, int error)
 {
-    int r = error == HALO_WORKER_NOT_READY ? 0 : halo_session_poll(s, NULL);
+    int r = error == HALO_WORKER_NOT_READY ? 0 : halo_session_poll_waits(s, NULL);
     if (r < 0)
         s->fatal = r;
     return error;

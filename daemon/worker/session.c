@@ -62,12 +62,15 @@ int halo_session_create(struct halo_session **ret, const char *hip_lib, const st
 void halo_session_keep_blobs(struct halo_session *s, struct halo_blob_store *store)
 {
     s->blobs = store;
+    halo_blob_jobs_init(&s->blob_jobs, store);
 }
 
 void halo_session_destroy(struct halo_session *s)
 {
     if (!s)
         return;
+    if (s->blobs)
+        halo_blob_jobs_finish(&s->blob_jobs);
     if (s->rt.api.library)
         halo_session_free_all(s);
     halo_waits_finish(&s->waits, &s->rt);
@@ -93,16 +96,10 @@ static int refuse(struct halo_fault *fault, const struct halo_remote_header *h, 
     return -EBADMSG;
 }
 
-/* Makes the request's device the runtime's. A HIP error. */
-static int choose_device(struct halo_session *s, struct halo_session_call *c)
+/* Other requests come behind the copies before them. */
+static int keep_order(struct halo_session *s, uint16_t op)
 {
-    c->device = c->h->device == HALO_REMOTE_DEVICE_CURRENT ? s->device : c->h->device;
-    if (c->device >= s->rt.n_devices)
-        return s->rt.n_devices == 0 && c->h->op <= HIP_OP_GET_DEVICE_COUNT ? 0 : HALO_WORKER_INVALID_DEVICE;
-    int error = c->device == s->current ? 0 : s->rt.api.SetDevice(c->device);
-    if (error == 0)
-        s->current = c->device;
-    return error;
+    return op == HIP_OP_MEMCPY_FROM_BLOB || op == HIP_OP_MEMCPY_TO_BLOB ? 0 : halo_session_finish_blobs(s, true);
 }
 
 int halo_session_request(struct halo_session *s, const struct halo_remote_header *h, const uint8_t *payload,
@@ -123,8 +120,11 @@ int halo_session_request(struct halo_session *s, const struct halo_remote_header
         return refuse(fault, h, field, r);
     if (h->op == HIP_OP_SHUTDOWN)
         return HALO_SESSION_E_END;
+    r = keep_order(s, h->op);
+    if (r < 0)
+        return r;
     struct halo_session_call c = {.h = h, .q = &q, .a = &a};
-    int error = choose_device(s, &c);
+    int error = halo_session_choose_device(s, &c);
     halo_session_op_fn *run = operations[halo_remote_op_find(h->op) - halo_remote_ops];
     if (error == 0)
         error = run ? run(s, &c) : HALO_WORKER_NOT_SUPPORTED;
@@ -133,4 +133,10 @@ int halo_session_request(struct halo_session *s, const struct halo_remote_header
         return s->fatal;
     }
     return error == HALO_SESSION_LATER ? 0 : halo_session_answer(s, h, &a, error);
+}
+
+int halo_session_poll(struct halo_session *s, struct halo_fault *fault)
+{
+    int r = s->fatal < 0 ? s->fatal : halo_session_finish_blobs(s, false);
+    return r < 0 ? r : halo_session_poll_waits(s, fault);
 }

@@ -4,6 +4,7 @@
 
 #include <worker/session.h>
 
+#include "blob_jobs_priv.h"
 #include "handles_priv.h"
 #include "ranges_priv.h"
 #include "runtime_priv.h"
@@ -32,11 +33,12 @@ struct halo_session {
     struct halo_worker_runtime rt;
     struct halo_session_limits limits;
     struct halo_session_ops ops;
-    struct halo_blob_store *blobs; /* the caller's; NULL: none are kept */
-    bool is_open;                  /* INIT was answered */
-    int device;                    /* that SET_DEVICE chose */
-    int current;                   /* that the runtime's thread has */
-    int fatal;                     /* negative errno that ends the session: of a wait inside an operation */
+    struct halo_blob_store *blobs;   /* the caller's; NULL: none are kept */
+    struct halo_blob_jobs blob_jobs; /* with blobs */
+    bool is_open;                    /* INIT was answered */
+    int device;                      /* that SET_DEVICE chose */
+    int current;                     /* that the runtime's thread has */
+    int fatal;                       /* negative errno that ends the session: of a wait inside an operation */
     struct halo_handles handles[HALO_REMOTE_N_HANDLE_TYPES]; /* by type; [HALO_REMOTE_NULL] is empty */
     struct halo_ranges memory;
     uint64_t code_bytes;  /* held by modules and blobs */
@@ -73,6 +75,30 @@ int halo_session_stage(struct halo_session *s, uint32_t bytes, uint32_t *ret_at)
  * error. */
 int halo_session_wait(struct halo_session *s, const struct halo_session_call *c, void *stream, uint32_t data_at,
                       uint32_t data_bytes, bool has_answer);
+
+/* Makes the request's device the runtime's. A HIP error. */
+int halo_session_choose_device(struct halo_session *s, struct halo_session_call *c);
+
+/* One copy. Without `waits`, one on the device alone is not waited for, and one to the device is only held. */
+struct halo_session_copy {
+    uint64_t to, from, size;
+    int32_t kind;
+    const void *data; /* to the device */
+    void *stream;
+    bool waits;
+};
+
+/* A HIP error, or HALO_SESSION_LATER. */
+int halo_session_copy(struct halo_session *s, const struct halo_session_call *c, const struct halo_session_copy *copy);
+/* The stream of a copy. A HIP error: a recorded copy would read the staging buffer at each replay of the graph. */
+int halo_session_copy_stream(const struct halo_session *s, uint64_t bits, int32_t kind, void **ret);
+
+/* Makes the copies of blobs whose bytes are hashed, up to one that waits for them; with `all` waits. 0 or a negative
+ * errno. */
+int halo_session_finish_blobs(struct halo_session *s, bool all);
+
+/* Sends the answers of waits that have ended. 0 or a negative errno. */
+int halo_session_poll_waits(struct halo_session *s, struct halo_fault *fault);
 
 /* Waits for room for one more wait. 0 or a HIP error. */
 int halo_session_room(struct halo_session *s);

@@ -4,11 +4,12 @@
  * crash or a bad disk costs an upload, never a right byte. Whoever knows a hash gets the bytes, so each key has a
  * folder of its own. Sessions of several processes share it; a lock orders what they add and drop.
  *
- * One thread. Errors: negative errno.
+ * One thread; several may call halo_blob_store_get(). Errors: negative errno.
  */
 #ifndef HALO_WORKER_STORE_PRIV_H
 #define HALO_WORKER_STORE_PRIV_H
 
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -21,8 +22,9 @@
 struct halo_blob_store {
     int folder_fd, usage_fd;
     uint64_t max_bytes;
-    uint64_t found_bytes, added_bytes; /* by this session */
-    bool has_told;                     /* that blobs cannot be kept */
+    _Atomic uint64_t found_bytes; /* by this session, like the next */
+    uint64_t added_bytes;
+    bool has_told; /* that blobs cannot be kept */
 };
 
 /* Makes the folder `dir` and in it `name`, for this user alone, and writes the path of the latter. 0 or a negative

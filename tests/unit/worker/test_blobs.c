@@ -205,6 +205,57 @@ static void a_copy_stays_within_the_memory_of_its_session(void **state)
     close_session(&s);
 }
 
+/* More copies than are hashed at once, then a fill: none of them is late. */
+static void what_follows_a_copy_by_hash_waits_for_it(void **state)
+{
+    enum { N_COPIES = 20 };
+    struct session s;
+    bool was_kept;
+    uint32_t ids[N_COPIES];
+    (void)state;
+    open_session(&s, "a");
+    assert_int_equal(copy_with_hash(&s, bytes, &was_kept), 0);
+    struct halo_remote_memcpy_from_blob q = {.to = s.at, .size = N};
+    const struct halo_remote_memset to_zeros = {.to = s.at, .value = 0, .width = 1, .count = N};
+    s.b.n_inbox = 0;
+    for (int i = 0; i < N_COPIES; i++) {
+        memcpy(q.sha256, sha256, sizeof(sha256));
+        q.sha256[0] ^= (uint8_t)(i % 3 == 1); /* one that is not there */
+        ids[i] = bench_send(&s.b, HIP_OP_MEMCPY_FROM_BLOB, &q);
+        assert_int_equal(s.b.error, 0);
+    }
+    uint32_t last = bench_send(&s.b, HIP_OP_MEMSET, &to_zeros);
+    bench_receive(&s.b, last, HIP_OP_MEMSET, NULL);
+    for (size_t at = 0, i = 0; i < N_COPIES; i++) { /* the answers come in their order */
+        struct halo_remote_header h;
+        union halo_remote_reply a;
+        assert_int_equal(halo_remote_header_decode(s.b.inbox + at, &h), 0);
+        at += HALO_REMOTE_HEADER_BYTES + h.payload_bytes;
+        assert_int_equal(h.id, ids[i]);
+        assert_int_equal(halo_remote_reply_decode(&h, s.b.inbox + at - h.payload_bytes, &a, NULL), 0);
+        assert_int_equal(a.status.error, 0);
+        assert_int_equal(a.memcpy_from_blob.was_kept, i % 3 != 1);
+    }
+    assert_true(device_has(&s, zeros));
+    close_session(&s);
+}
+
+/* Of a client that does not wait for the answer to the copy that stores the bytes. */
+static void a_copy_by_hash_finds_what_was_just_sent(void **state)
+{
+    struct session s;
+    struct halo_remote_memcpy_to_blob up = {.data = {bytes, N}};
+    (void)state;
+    open_session(&s, "a");
+    up.to = s.at;
+    memcpy(up.sha256, sha256, sizeof(sha256));
+    s.b.no_reply = true;
+    assert_int_equal(halo_remote_memcpy_to_blob(&s.b.port, &up, NULL), 0);
+    assert_true(copy_by_hash(&s));
+    s.b.no_reply = false;
+    close_session(&s);
+}
+
 static void code_is_kept_as_well(void **state)
 {
     struct session s;
@@ -252,6 +303,8 @@ int main(void)
         TEST(a_forged_hash_is_refused),
         TEST(damaged_bytes_never_reach_the_device),
         TEST(a_copy_stays_within_the_memory_of_its_session),
+        TEST(what_follows_a_copy_by_hash_waits_for_it),
+        TEST(a_copy_by_hash_finds_what_was_just_sent),
         TEST(code_is_kept_as_well),
         TEST(without_a_store_there_is_no_such_copy),
     };
