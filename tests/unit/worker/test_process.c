@@ -93,8 +93,8 @@ static void a_kernel_runs_in_the_sandbox(void **state)
 static void refused(const char *argument, const char *value, const char *reason)
 {
     char command[512], said[512] = "";
-    snprintf(command, sizeof(command), "%s --socket /tmp/hip-worker-never %s '%s' 2>&1", getenv("HALO_TEST_WORKER"),
-             argument, value);
+    snprintf(command, sizeof(command), "timeout 60 %s --socket /tmp/hip-worker-never %s '%s' 2>&1",
+             getenv("HALO_TEST_WORKER"), argument, value);
     FILE *out = popen(command, "r");
     assert_non_null(out);
     said[fread(said, 1, sizeof(said) - 1, out)] = '\0';
