@@ -43,6 +43,8 @@ struct halo_span halo_strings_get(const struct halo_strings *strings, uint32_t i
 {
     assert(index < strings->n);
     uint32_t start = index ? strings->ends[index - 1] : 0;
+    if (start == strings->ends[index]) /* there are no bytes at all if all texts are empty */
+        return (struct halo_span){"", 0};
     return (struct halo_span){strings->bytes + start, strings->ends[index] - start};
 }
 

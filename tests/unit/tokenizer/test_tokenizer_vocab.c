@@ -109,6 +109,23 @@ static void test_empty_tokens(void **state)
     halo_tokenizer_destroy(tokenizer);
 }
 
+/* A table without a single byte still gives pointers that memcpy and memcmp may have. */
+static void test_only_empty_tokens(void **state)
+{
+    (void)state;
+    static const char *const empty[] = {"", ""};
+    struct vocab_build build;
+    start_bare(&build, "gpt2");
+    build_strings(&build, "tokenizer.ggml.tokens", empty, 2);
+    build_strings(&build, "tokenizer.ggml.merges", NULL, 0);
+    struct halo_tokenizer *tokenizer = check_accepted(&build);
+    for (int32_t id = 0; id < 2; id++) {
+        assert_non_null(halo_tokenizer_text(tokenizer, id).bytes);
+        assert_int_equal(halo_tokenizer_text(tokenizer, id).n, 0);
+    }
+    halo_tokenizer_destroy(tokenizer);
+}
+
 static void test_array_lengths(void **state)
 {
     (void)state;
@@ -487,6 +504,7 @@ int main(void)
         cmocka_unit_test(test_unknown_kinds),
         cmocka_unit_test(test_tokens),
         cmocka_unit_test(test_empty_tokens),
+        cmocka_unit_test(test_only_empty_tokens),
         cmocka_unit_test(test_array_lengths),
         cmocka_unit_test(test_element_types),
         cmocka_unit_test(test_byte_tokens),
