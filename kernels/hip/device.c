@@ -38,7 +38,7 @@ static int choose_gpu(struct halo_device *device, uint32_t wanted, char *reason)
     if (wanted > (uint32_t)n)
         return halo_reason(reason, -ENODEV, "%s has %d GPU%s, number %u is wanted", device->api.path, n,
                            n == 1 ? "" : "s", wanted);
-    device->is_one_of_several = wanted > 0;
+    device->is_one_of_several = n > 1;
     for (int i = wanted > 0 ? (int)wanted - 1 : 0; i < n; i++) {
         r = halo_hip_api_properties(&device->api, i, &device->properties);
         if (!r)
