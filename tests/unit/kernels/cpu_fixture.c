@@ -280,7 +280,12 @@ void fixture_open(struct fixture *f, const char *variant, uint32_t n_threads)
                                           .stage = f->stage_ops,
                                           .n_stages = f->n_stages};
     fixture_close(f);
-    if (ops->open(&f->device, &options, reason) || ops->model_create(f->device, &f->plan, &f->model, reason))
+    f->device = f->kept ? *f->kept : NULL;
+    if (!f->device && ops->open(&f->device, &options, reason))
+        fail_msg("%s", reason);
+    if (f->kept)
+        *f->kept = f->device;
+    if (ops->model_create(f->device, &f->plan, &f->model, reason))
         fail_msg("%s", reason);
     for (uint32_t i = 0; i < f->plan.n_weights; i++) {
         struct halo_device_slot slot;
@@ -304,7 +309,8 @@ void fixture_open(struct fixture *f, const char *variant, uint32_t n_threads)
 void fixture_close(struct fixture *f)
 {
     f->device_ops->model_destroy(f->model);
-    f->device_ops->close(f->device);
+    if (!f->kept)
+        f->device_ops->close(f->device);
     f->model = NULL;
     f->device = NULL;
 }

@@ -36,6 +36,7 @@ struct fixture {
     uint32_t n_stages;
     const struct halo_expert_source *source; /* of streamed experts, or NULL */
     struct halo_expert_slots *slots;         /* that a device takes for them, if it does */
+    struct halo_device **kept; /* NULL, or a device that fixtures share: the first one opens it, none closes it */
     struct halo_device *device;
     struct halo_device_model *model;
 };

@@ -24,6 +24,9 @@ const double bound_f16 = 1e-3;
 const uint32_t few[N_FEW] = {1, 3, 8};
 
 static uint64_t n_compared;
+/* Opened once, and left to the end of the process: a test that fails leaves its model there. Loading the kernel file
+ * and finding its functions takes long, above all through a worker. */
+static struct halo_device *hip_device;
 
 void compare_row(const char *what, const float *have, const float *want, uint32_t n, double bound, double least)
 {
@@ -65,6 +68,7 @@ void use_cpu(struct fixture *f)
     fixture_close(f);
     f->device_ops = halo_device_cpu();
     f->library = NULL;
+    f->kept = NULL;
     fixture_open(f, NULL, 1);
 }
 
@@ -73,6 +77,7 @@ void use_hip(struct fixture *f)
     fixture_close(f);
     f->device_ops = halo_device_hip();
     f->library = getenv("HALO_HIP_LIB");
+    f->kept = &hip_device;
     fixture_open(f, NULL, 1);
 }
 
