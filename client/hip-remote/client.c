@@ -486,6 +486,21 @@ int halo_client_enter_at(const void *p)
     return halo_client_enter();
 }
 
+/* The address of the worker that has this GPU of the program; empty: none has. For halod, too. */
+extern void halo_hip_remote_worker(int device, char *ret, size_t n);
+__attribute__((visibility("default"))) void halo_hip_remote_worker(int device, char *ret, size_t n)
+{
+    int error = halo_client_enter_device(&device);
+    const struct halo_remote_settings *s = &halo_client.settings;
+    if (error)
+        snprintf(ret, n, "%s", "");
+    else if (s->is_unix)
+        snprintf(ret, n, "unix:%s", s->path);
+    else
+        snprintf(ret, n, "%s:%s", s->host, s->port);
+    pthread_mutex_unlock(&halo_client.lock);
+}
+
 void halo_client_choose(int device)
 {
     home = halo_client_here;

@@ -93,6 +93,8 @@ static int hip_open(struct halo_device **ret, const struct halo_device_options *
     if (!r)
         r = choose_gpu(device, options ? options->gpu : 0, reason);
     if (!r)
+        halo_hip_worker_name(&device->api, device->index, device->worker, sizeof(device->worker));
+    if (!r)
         r = halo_hip_check(device, device->api.StreamCreateWithFlags(&device->stream, HIP_STREAM_NON_BLOCKING),
                            "a stream", reason);
     if (!r)
@@ -138,6 +140,10 @@ static void hip_describe(const struct halo_device *device, struct halo_device_in
              device->kernels_sha256);
     halo_hip_choose((struct halo_device *)(uintptr_t)device, NULL);
     halo_hip_memory(device, &ret->memory_bytes, &ret->free_bytes);
+    ret->n_gpus = 1;
+    ret->gpus[0] = (struct halo_device_gpu){.memory_bytes = ret->memory_bytes, .free_bytes = ret->free_bytes};
+    snprintf(ret->gpus[0].name, sizeof(ret->gpus[0].name), "%.63s", device->name);
+    snprintf(ret->gpus[0].worker, sizeof(ret->gpus[0].worker), "%s", device->worker);
     snprintf(ret->runtime, sizeof(ret->runtime), "%s", device->api.path);
     ret->runtime_version = device->runtime_version;
     snprintf(ret->kernel_file, sizeof(ret->kernel_file), "%s", device->kernels_path);

@@ -43,6 +43,7 @@ struct halo_device {
     struct halo_hip_properties properties;
     char pci[HALO_HIP_PCI_BYTES]; /* "0000:c1:00.0"; empty: the runtime does not say */
     char name[128], kernels_path[256], kernels_sha256[65];
+    char worker[128]; /* the hip-worker whose GPU it is; empty: it is this machine's */
     void *stream, *module, *event;
     void *functions[HALO_HIP_VARIANTS_MAX];     /* NULL: this code object has no such kernel */
     uint32_t n_resident[HALO_HIP_VARIANTS_MAX]; /* blocks of it that the GPU holds at once */
@@ -165,6 +166,8 @@ int halo_hip_check(struct halo_device *device, int hip_error, const char *what, 
 int halo_hip_lose(struct halo_device *device, int error, const char *reason);
 /* Makes the GPU the thread's where the process uses several. */
 int halo_hip_choose(struct halo_device *device, char *reason);
+/* The address of the hip-worker that has this GPU of the runtime; empty: it is this machine's. */
+void halo_hip_worker_name(const struct halo_hip_api *api, int gpu, char *ret, size_t n);
 /* HALO_DEVICE_E_LOST with the sentence when the device is lost, else 0 and the GPU is the thread's. */
 int halo_hip_usable(struct halo_device *device, char *reason);
 /* Counts something that the device does without, and keeps the sentence for its description. Any thread. */

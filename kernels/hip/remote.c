@@ -1,4 +1,5 @@
-/* remote.c: has the client library of remote HIP begin its sessions before the process opens the device. Main thread.
+/* remote.c: the client library of remote HIP, if it is the runtime: begins its sessions before the process opens the
+ * device (main thread), and names the workers.
  */
 #include <hip/hip.h>
 
@@ -9,8 +10,19 @@
 
 #include <common/reason.h>
 
+#include "device_priv.h"
+
 /* Less than halod waits for an engine to be ready. */
 #define CONNECT_MS "10000"
+
+void halo_hip_worker_name(const struct halo_hip_api *api, int gpu, char *ret, size_t n)
+{
+    void (*name)(int, char *, size_t);
+    *(void **)&name = dlsym(api->library, "halo_hip_remote_worker"); /* of the client library alone */
+    ret[0] = '\0';
+    if (name)
+        name(gpu, ret, n);
+}
 
 const char *halo_hip_remote_library(void)
 {

@@ -12,6 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include <common/clock.h>
 #include <common/reason.h>
 
 #include "cut_priv.h"
@@ -100,6 +101,14 @@ static int pipeline_probe(const struct halo_device_options *options, char *reaso
     return r;
 }
 
+/* A device that names no GPU, as one. */
+static struct halo_device_gpu gpu_of(const struct halo_device_info *info)
+{
+    struct halo_device_gpu gpu = {.memory_bytes = info->memory_bytes, .free_bytes = info->free_bytes};
+    snprintf(gpu.name, sizeof(gpu.name), "%s", info->name);
+    return gpu;
+}
+
 /* What models may take is what a plan in these shares may take before one of its stages is full. */
 static void pipeline_describe(const struct halo_device *device, struct halo_device_info *ret)
 {
@@ -119,6 +128,7 @@ static void pipeline_describe(const struct halo_device *device, struct halo_devi
         double part = (double)info.free_bytes / (double)p->memory_bytes[i];
         least = part < least ? part : least;
         total += (double)p->memory_bytes[i];
+        ret->gpus[i] = info.n_gpus > 0 ? info.gpus[0] : gpu_of(&info);
         n_notices += info.n_notices;
         if (info.notice[0])
             memcpy(notice, info.notice, sizeof(notice));
@@ -130,6 +140,7 @@ static void pipeline_describe(const struct halo_device *device, struct halo_devi
     ret->miss_traffic = 0;
     ret->memory_bytes = (uint64_t)total;
     ret->free_bytes = (uint64_t)(total * least);
+    ret->n_gpus = p->n;
     ret->n_notices = n_notices;
     memcpy(ret->notice, notice, sizeof(notice));
     memcpy(ret->detail, details, sizeof(details));
@@ -161,26 +172,45 @@ static uint64_t rows_bytes(const struct halo_plan *plan, const struct halo_hop *
     return (n + ROWS_ALIGN - 1) / ROWS_ALIGN * ROWS_ALIGN;
 }
 
+static int pipeline_divide(const struct halo_device *device, const struct halo_plan *plan,
+                           struct halo_device_share ret[HALO_DEVICE_GPUS_MAX])
+{
+    const struct pipeline *p = of_device(device);
+    struct halo_cut cut;
+    int r = halo_cut_make(&cut, plan, p->n, p->memory_bytes, NULL);
+    if (r)
+        return r;
+    for (uint32_t i = 0; i < p->n; i++) {
+        const struct halo_stage *stage = &cut.stage[i];
+        ret[i] = (struct halo_device_share){.first_layer = stage->first_layer, .last_layer = stage->last_layer};
+        p->ops->estimate(p->stage[i], &stage->plan, &ret[i].weights_bytes, &ret[i].kv_bytes, &ret[i].scratch_bytes);
+    }
+    halo_cut_finish(&cut);
+    return 0;
+}
+
+static void add_bytes(uint64_t *sum, uint64_t bytes)
+{
+    if (__builtin_add_overflow(*sum, bytes, sum))
+        *sum = UINT64_MAX;
+}
+
 /* A plan that cannot be cut is refused by supports. */
 static void pipeline_estimate(const struct halo_device *device, const struct halo_plan *plan, uint64_t *ret_weights,
                               uint64_t *ret_kv, uint64_t *ret_scratch)
 {
     const struct pipeline *p = of_device(device);
-    struct halo_cut cut;
-    if (halo_cut_make(&cut, plan, p->n, p->memory_bytes, NULL)) {
+    struct halo_device_share share[HALO_DEVICE_GPUS_MAX];
+    if (pipeline_divide(device, plan, share)) {
         p->ops->estimate(p->stage[0], plan, ret_weights, ret_kv, ret_scratch);
         return;
     }
-    uint64_t *const ret[] = {ret_weights, ret_kv, ret_scratch};
     *ret_weights = *ret_kv = *ret_scratch = 0;
     for (uint32_t i = 0; i < p->n; i++) {
-        uint64_t part[3];
-        p->ops->estimate(p->stage[i], &cut.stage[i].plan, &part[0], &part[1], &part[2]);
-        for (int k = 0; k < 3; k++)
-            if (__builtin_add_overflow(*ret[k], part[k], ret[k]))
-                *ret[k] = UINT64_MAX;
+        add_bytes(ret_weights, share[i].weights_bytes);
+        add_bytes(ret_kv, share[i].kv_bytes);
+        add_bytes(ret_scratch, share[i].scratch_bytes);
     }
-    halo_cut_finish(&cut);
 }
 
 /* ---- a model ---- */
@@ -335,28 +365,42 @@ static int compare(const struct halo_hop_digests *digests, uint32_t i, char *rea
     return 0;
 }
 
+/* One stage of a run; the rows of every other stage lie in the same half of the buffer. */
+static int run_stage(const struct pipeline_model *m, uint32_t i, const struct halo_batch *batch,
+                     struct halo_hop_digests *digests, struct halo_device_phase *phase, char *reason)
+{
+    struct halo_batch mine = *batch;
+    bool is_last = i + 1 == m->cut.n;
+    char why[HALO_DEVICE_REASON] = "";
+    mine.taken = i > 0 ? m->rows[(i - 1) % 2] : NULL;
+    mine.left = is_last ? NULL : m->rows[i % 2];
+    mine.digests = digests;
+    if (!is_last)
+        mine.n_outputs = mine.n_top = 0;
+    int r = m->pipeline->ops->run(m->stage[i], &mine, phase, why);
+    return r ? halo_reason(reason, r, "stage %u of %u: %.200s", i + 1, m->cut.n, why) : 0;
+}
+
 static int pipeline_run(struct halo_device_model *model, const struct halo_batch *batch,
                         struct halo_device_phase *phase, char *reason)
 {
     const struct pipeline_model *m = of_model(model);
     struct halo_hop_digests digests[HALO_STAGES_MAX] = {{0}};
+    uint64_t ended_ns[HALO_STAGES_MAX], began_ns = halo_monotonic_ns();
     int r = 0;
     for (uint32_t i = 0; i < m->cut.n && !r; i++) {
-        struct halo_batch mine = *batch;
-        bool is_last = i + 1 == m->cut.n;
-        char why[HALO_DEVICE_REASON] = "";
-        mine.taken = i > 0 ? m->rows[(i - 1) % 2] : NULL;
-        mine.left = is_last ? NULL : m->rows[i % 2];
-        mine.digests = &digests[i];
-        if (!is_last)
-            mine.n_outputs = mine.n_top = 0;
-        r = m->pipeline->ops->run(m->stage[i], &mine, phase, why);
-        if (r)
-            halo_reason(reason, r, "stage %u of %u: %.200s", i + 1, m->cut.n, why);
-        else if (batch->n_rows > 0)
+        r = run_stage(m, i, batch, &digests[i], phase, reason);
+        if (!r && batch->n_rows > 0)
             r = compare(digests, i, reason);
+        ended_ns[i] = halo_monotonic_ns();
     }
-    return r;
+    if (r || batch->n_rows == 0 || !phase)
+        return r;
+    for (uint32_t i = 0; i < m->cut.n; i++)
+        atomic_fetch_add_explicit(&phase->divided_ns[i], ended_ns[i] - (i > 0 ? ended_ns[i - 1] : began_ns),
+                                  memory_order_relaxed);
+    atomic_fetch_add_explicit(&phase->n_divided_runs, 1, memory_order_relaxed);
+    return 0;
 }
 
 /* ---- pages of the cache: those of a stage's layers, one stage after the other ---- */
@@ -459,6 +503,7 @@ const struct halo_device_ops *halo_device_pipeline(void)
         .describe = pipeline_describe,
         .supports = pipeline_supports,
         .estimate = pipeline_estimate,
+        .divide = pipeline_divide,
         .model_create = pipeline_model_create,
         .model_destroy = pipeline_model_destroy,
         .weight_slot = pipeline_weight_slot,

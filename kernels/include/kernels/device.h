@@ -16,7 +16,8 @@
 #include <kernels/experts.h>
 #include <kernels/plan.h>
 
-#define HALO_DEVICE_ABI 16
+#define HALO_DEVICE_ABI 17
+#define HALO_DEVICE_GPUS_MAX 8
 #define HALO_DEVICE_LAYOUT 64
 #define HALO_DEVICE_REASON 256
 #define HALO_DEVICE_NOTICE 160
@@ -30,6 +31,19 @@ enum halo_device_feature {
     HALO_DEVICE_QUEUES = 1 << 3,      /* a run without outputs may return while it and the run before it go on */
     HALO_DEVICE_LAYERS = 1 << 4,      /* the matrices of dense layers may be streamed (experts.h) */
     HALO_DEVICE_STAGES = 1 << 5,      /* plans that take or leave values can run */
+};
+
+/* A GPU that a device computes on. */
+struct halo_device_gpu {
+    char name[64];
+    char worker[128]; /* address of the hip-worker that has it; empty: it is this machine's */
+    uint64_t memory_bytes, free_bytes;
+};
+
+/* What one of several GPUs gets of a plan. */
+struct halo_device_share {
+    uint16_t first_layer, last_layer; /* HALO_NONE: it has none */
+    uint64_t weights_bytes, kv_bytes, scratch_bytes;
 };
 
 struct halo_device_info {
@@ -52,6 +66,8 @@ struct halo_device_info {
     /* What the device had to do without since it was opened: how many times, and the last in a sentence. */
     uint32_t n_notices;
     char notice[HALO_DEVICE_NOTICE];
+    uint32_t n_gpus;
+    struct halo_device_gpu gpus[HALO_DEVICE_GPUS_MAX]; /* of several in the order in which a batch runs through them */
 };
 
 /* Where the bytes of one weight must be put. `data` is the exact place of the first byte. The aligned hull of
@@ -108,6 +124,9 @@ struct halo_device_phase {
     _Atomic uint64_t step;
     _Atomic(const char *) what; /* static or plan-lifetime text: "run", "upload", ... */
     _Atomic uint32_t op;        /* index into the plan's ops while running */
+    /* Of plans that several GPUs divide: runs with rows that ended well, and what each GPU took of all of them, the way
+     * of the rows to it and from it included. Any thread reads them. */
+    _Atomic uint64_t n_divided_runs, divided_ns[HALO_DEVICE_GPUS_MAX];
 };
 
 /* What work costs beside the bytes that a device reads. 0: it does not cost anything, or was not measured. */
@@ -145,6 +164,10 @@ struct halo_device_ops {
      * thread. */
     void (*estimate)(const struct halo_device *device, const struct halo_plan *plan, uint64_t *ret_weights,
                      uint64_t *ret_kv, uint64_t *ret_scratch);
+    /* Optional: several GPUs divide each plan. What each of info.gpus gets of this one: 0, -ENOTSUP when it cannot be
+     * divided, or -ENOMEM. Any thread. */
+    int (*divide)(const struct halo_device *device, const struct halo_plan *plan,
+                  struct halo_device_share ret[HALO_DEVICE_GPUS_MAX]);
     /* Allocates all memory of a model in few large regions. The plan must outlive the model. */
     int (*model_create)(struct halo_device *device, const struct halo_plan *plan, struct halo_device_model **ret,
                         char *reason);

@@ -131,6 +131,7 @@ static void nothing_else_is_exported(void **state)
     (void)state;
     assert_non_null(dlsym(library, "halo_hip_remote_client"));
     assert_non_null(dlsym(library, "halo_hip_remote_reason"));
+    assert_non_null(dlsym(library, "halo_hip_remote_worker"));
     assert_null(dlsym(library, "halo_client_enter"));
     assert_null(dlsym(library, "halo_remote_reader_next"));
     dlclose(library);

@@ -55,6 +55,18 @@ static void compute(void *kernel, float *memory, void *stream, float factor)
         CHECK(got[i] == factor * (float)i);
 }
 
+/* What halod asks for by its name. */
+extern void halo_hip_remote_worker(int device, char *ret, size_t n);
+
+static void check_worker(int device, const char *folder)
+{
+    char name[128] = "?", wanted[128] = "";
+    if (folder)
+        snprintf(wanted, sizeof(wanted), "unix:%s/s", folder);
+    halo_hip_remote_worker(device, name, sizeof(name));
+    CHECK(strcmp(name, wanted) == 0);
+}
+
 static void use_both(void)
 {
     void *kernel[2], *stream[2], *event[2];
@@ -76,6 +88,11 @@ static void use_both(void)
         memory[i] = device_floats(N);
     }
     CHECK_HIP(hipSetDevice(2), 101);
+    check_worker(0, one.folder);
+    check_worker(1, other.folder);
+    check_worker(2, NULL);
+    OK(hipGetDevice(&device)); /* the thread has kept its own */
+    CHECK(device == 1);
     CHECK(memory[0] == memory[1]); /* HALO_HIP_EMU_MEMORY_AT: the thread's device says which is meant */
     for (int i = 1; i >= 0; i--) {
         OK(hipSetDevice(i));

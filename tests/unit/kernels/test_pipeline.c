@@ -284,6 +284,64 @@ static void an_estimate_is_the_sum_of_the_stages(void **state)
     halo_device_pipeline()->close(two);
 }
 
+/* Every layer once and in order, and no byte that the estimate does not have. */
+static void shares_are_the_layers_and_bytes_of_the_plan(void **state)
+{
+    enum { N = 3 };
+    const struct halo_device_ops *ops = halo_device_pipeline();
+    const struct halo_device_options options = {.n_threads = 1, .stage = &stage_ops, .n_stages = N};
+    struct halo_device_share share[HALO_DEVICE_GPUS_MAX], sum = {0};
+    struct halo_device_info info;
+    struct halo_device *device;
+    char reason[HALO_DEVICE_REASON] = "";
+    uint64_t whole[3];
+    (void)state;
+    assert_int_equal(ops->open(&device, &options, reason), 0);
+    assert_int_equal(ops->divide(device, &f.plan, share), 0);
+    ops->estimate(device, &f.plan, &whole[0], &whole[1], &whole[2]);
+    ops->describe(device, &info);
+    assert_int_equal(info.n_gpus, N);
+    for (uint32_t i = 0; i < N; i++) {
+        assert_int_equal(share[i].first_layer, i > 0 ? share[i - 1].last_layer + 1 : 0);
+        assert_true(share[i].last_layer >= share[i].first_layer);
+        assert_true(share[i].weights_bytes > 0 && share[i].kv_bytes > 0);
+        sum.weights_bytes += share[i].weights_bytes;
+        sum.kv_bytes += share[i].kv_bytes;
+        sum.scratch_bytes += share[i].scratch_bytes;
+        assert_string_equal(info.gpus[i].name, "cpu");
+        assert_true(info.gpus[i].memory_bytes > 0 && info.gpus[i].free_bytes <= info.gpus[i].memory_bytes);
+    }
+    assert_int_equal(share[N - 1].last_layer, LAYERS - 1);
+    assert_true(sum.weights_bytes == whole[0] && sum.kv_bytes == whole[1] && sum.scratch_bytes == whole[2]);
+    ops->close(device);
+}
+
+static void the_time_of_each_stage_is_counted(void **state)
+{
+    enum { N = 2, RUNS = 3 };
+    const int32_t pos[1] = {0};
+    const uint32_t pages[1] = {0}, rows[1] = {0};
+    const struct halo_batch_seq seq = {.pages = {pages}, .n_pages = 1};
+    const struct halo_batch batch = {.n_rows = 1, .token = tokens, .pos = pos, .seq = rows, .n_seqs = 1, .seqs = &seq};
+    struct halo_device_phase phase = {0};
+    char reason[HALO_DEVICE_REASON] = "";
+    uint64_t before_ns[N] = {0};
+    (void)state;
+    open_stages(N);
+    for (uint32_t run = 1; run <= RUNS; run++) {
+        assert_int_equal(f.device_ops->run(f.model, &batch, &phase, reason), 0);
+        assert_int_equal(phase.n_divided_runs, run);
+        for (uint32_t i = 0; i < N; i++) {
+            assert_true(phase.divided_ns[i] > before_ns[i]);
+            before_ns[i] = phase.divided_ns[i];
+        }
+        assert_int_equal(phase.divided_ns[N], 0);
+    }
+    trouble.left_bit = 1;
+    assert_int_equal(f.device_ops->run(f.model, &batch, &phase, reason), HALO_DEVICE_E_LOST);
+    assert_int_equal(phase.n_divided_runs, RUNS); /* a run that fails does not count */
+}
+
 int main(void)
 {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
@@ -296,6 +354,8 @@ int main(void)
         TEST(a_plan_with_too_few_layers_is_refused),
         TEST(no_cut_divides_a_layer_of_the_cache),
         TEST(an_estimate_is_the_sum_of_the_stages),
+        TEST(shares_are_the_layers_and_bytes_of_the_plan),
+        TEST(the_time_of_each_stage_is_counted),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

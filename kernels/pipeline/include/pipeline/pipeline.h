@@ -15,7 +15,7 @@
 
 #include <kernels/device.h>
 
-#define HALO_STAGES_MAX 8
+#define HALO_STAGES_MAX HALO_DEVICE_GPUS_MAX
 
 /* options->stage is the device of a stage, options->n_stages how many there are. */
 const struct halo_device_ops *halo_device_pipeline(void);
