@@ -112,6 +112,9 @@ const char *halo_ctl_duration(int64_t ms, char buf[static 32]);
 /* A line for each member, "KEY  VALUE", deeper ones indented; sizes and histograms in words. `title`: of the whole. */
 void halo_ctl_print_facts(const char *title, struct halo_raw json);
 
+/* A line for each GPU of those that divide a model: its layers, bytes, name and free memory. */
+void halo_ctl_print_stages(const struct halo_part_stage_info_list *stages);
+
 /* ---- options.c: long options straight into message fields ---- */
 
 enum halo_ctl_kind {

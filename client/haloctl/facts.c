@@ -1,4 +1,4 @@
-/* facts.c: a JSON object of the daemon as lines for a person.
+/* facts.c: a JSON object of the daemon as lines for a person, and stages of a model.
  *
  * What stands in `status.memory`, `stats` and `diag` is told by its shape: an object is a heading, a histogram is its
  * count, mean and quantiles, a member called "..._bytes" is a size. New members of a newer daemon show by themselves.
@@ -130,4 +130,22 @@ void halo_ctl_print_facts(const char *title, struct halo_raw raw)
         putchar('\n');
     }
     json_decref(json);
+}
+
+static void print_stage(const struct halo_part_stage_info *s, size_t number)
+{
+    char layers[48] = "no layers", weights[32], kv[32], room[32], memory[32];
+    if (s->has_first_layer && s->has_last_layer)
+        snprintf(layers, sizeof(layers), "layers %lld to %lld", (long long)s->first_layer, (long long)s->last_layer);
+    halo_client_print_line(stdout, "stage %-4zu %s, %s of weights, %s of KV cache on %.*s%s%.*s, %s of %s free", number,
+                           layers, halo_ctl_bytes(s->weights_bytes, weights), halo_ctl_bytes(s->kv_bytes, kv),
+                           (int)s->device.len, s->device.at, s->has_worker ? " of " : "",
+                           s->has_worker ? (int)s->worker.len : 0, s->has_worker ? s->worker.at : "",
+                           halo_ctl_bytes(s->free_bytes, room), halo_ctl_bytes(s->memory_bytes, memory));
+}
+
+void halo_ctl_print_stages(const struct halo_part_stage_info_list *stages)
+{
+    for (size_t i = 0; i < stages->n; i++)
+        print_stage(&stages->at[i], i + 1);
 }

@@ -93,6 +93,7 @@ static void print_model(const struct halo_part_model_info *m)
         print_experts(m->experts);
     if (m->has_streamed_layers)
         print_layers(m->streamed_layers);
+    halo_ctl_print_stages(&m->stages);
 }
 
 /* An object of names and bytes: "models 26.4 MB, budget 24.0 GB". */

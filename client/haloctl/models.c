@@ -43,6 +43,7 @@ static void on_load_event(struct halo_ctl *ctl, const struct halo_ev *ev, void *
         (int)l->model.len, l->model.at, (int)l->arch.len, l->arch.at, (int)l->device.len, l->device.at,
         halo_ctl_bytes(l->weights_bytes, weights), halo_ctl_bytes(l->kv_bytes, kv), (long long)l->context, l->load_ms,
         l->gb_s);
+    halo_ctl_print_stages(&l->stages);
     for (size_t i = 0; i < l->changes.n && !ctl->quiet; i++)
         halo_client_say("changed: %.*s", (int)l->changes.at[i].len, l->changes.at[i].at);
 }

@@ -104,6 +104,7 @@ static void print_plan(const struct halo_ev_plan *p)
                            p->arch.at, (int)p->device.len, p->device.at, p->fits ? "fits" : "does not fit");
     printf("  %s in total: weights %s, KV cache %s, scratch %s\n", halo_ctl_bytes(p->total_bytes, d),
            halo_ctl_bytes(p->weights_bytes, a), halo_ctl_bytes(p->kv_bytes, b), halo_ctl_bytes(p->scratch_bytes, c));
+    halo_ctl_print_stages(&p->stages);
     print_fit(p);
     if (p->has_cache)
         halo_client_print_line(stdout, "  KV cache: %.*s", (int)p->cache.len, p->cache.at);

@@ -47,6 +47,32 @@ static void log_has(const char *words)
         fail_msg("the log has no '%s'", words);
 }
 
+static void answer_has(const char *type, const char *rest, const char *words)
+{
+    struct client client;
+    client_open(&client, &fixture);
+    client_send(&client, type, "%s", rest);
+    assert_true(client_wait(&client, 0, ENDS_MS));
+    if (!strstr(client.last_line, words))
+        fail_msg("%s: no '%s' in %s", type, words, client.last_line);
+    client_close(&client);
+}
+
+/* Of eight layers each worker has half. */
+static void stages_are_named(void)
+{
+    static const char *const types[] = {"load", "plan", "status", "models"};
+    char begins[160], goes_on[160];
+    snprintf(begins, sizeof(begins), "\"worker\":\"unix:%s/s\",\"first_layer\":0,\"last_layer\":3,", first.folder);
+    snprintf(goes_on, sizeof(goes_on), "\"worker\":\"unix:%s/s\",\"first_layer\":4,\"last_layer\":7,", second.folder);
+    for (int i = 0; i < 4; i++) {
+        answer_has(types[i], i < 2 ? LOAD : "", begins);
+        answer_has(types[i], i < 2 ? LOAD : "", goes_on);
+    }
+    answer_has("stats", "", "\"stage_steps\":");
+    answer_has("stats", "", "\"stage_2_us\":");
+}
+
 static void replies_go_on_over_two_workers(void **state)
 {
     char remote[200];
@@ -64,6 +90,7 @@ static void replies_go_on_over_two_workers(void **state)
     works(&fixture, "load", LOAD, HALO_EV_LOADED);
     reply(&fixture, NULL, ids);
     assert_memory_equal(ids, expected, sizeof(ids));
+    stages_are_named();
     /* A prompt is computed in another order behind a restart: as on any GPU, later ids may differ. */
     size_t n_before = reply(&fixture, kill_second_session, ids);
     assert_memory_equal(ids, expected, n_before * sizeof(*ids));

@@ -67,6 +67,7 @@ enum halo_load_stage halo_device_seal(struct halo_load *load, const struct halo_
             halo_fault_set(&load->fault, halo_load_fault_code(r), "%s", reason);
     }
     if (load->fault.code == HALO_FAULT_NONE) {
+        halo_stages_of(t->ops, t->device, t->info.n_gpus, &instance->model->plan, &instance->stages);
         struct halo_scheduler_setup setup = {.ops = t->ops,
                                              .device_model = instance->device_model,
                                              .plan = &instance->model->plan,

@@ -192,6 +192,7 @@ static void forecast(struct halo_device_thread *t, struct halo_forecast *f)
                                           f->info.batch_rows);
         halo_plan_set_pages(plan, plan->kv[0].n_pages);
         halo_budget_of(t->ops, t->device, plan, f->budget_bytes, &f->budget);
+        halo_stages_of(t->ops, t->device, f->info.n_gpus, plan, &f->stages);
         f->checkpoint_bytes = t->checkpoint_bytes;
         if (t->bandwidth == 0)
             measure_bandwidth(t);

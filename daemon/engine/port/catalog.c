@@ -42,8 +42,7 @@ static struct halo_instance *loaded_of(const struct halo_port *port, const struc
     return instance && instance->state != HALO_INSTANCE_LOADING ? instance : NULL;
 }
 
-static void describe(const struct halo_port *port, const struct halo_catalog_entry *entry,
-                     struct halo_part_model_info *ret)
+static void describe(struct halo_port *port, const struct halo_catalog_entry *entry, struct halo_part_model_info *ret)
 {
     struct halo_instance *instance = loaded_of(port, &entry->id);
     if (instance) {
@@ -76,7 +75,7 @@ static bool is_listed(const struct halo_catalog *catalog, const struct halo_file
 }
 
 /* Loaded models whose files are in none of the folders, or not in them any more. Returns how many. */
-static size_t describe_others(const struct halo_port *port, const struct halo_catalog *catalog,
+static size_t describe_others(struct halo_port *port, const struct halo_catalog *catalog,
                               struct halo_part_model_info *ret)
 {
     size_t n = 0;

@@ -127,5 +127,6 @@ void halo_port_forget_instance(struct halo_port *port, struct halo_instance *ins
     halo_instance_move(instance, HALO_INSTANCE_GONE);
     halo_texts_destroy(&instance->texts);
     halo_model_destroy(instance->model);
+    free(instance->stages_shown);
     free(instance);
 }

@@ -14,6 +14,7 @@
 #include <model/streamed.h>
 
 #include "port/port_priv.h"
+#include "port/stages_priv.h"
 
 /* ---- which model a request means ---- */
 
@@ -234,6 +235,7 @@ static void put_loaded(struct halo_port *port, struct halo_job *job, struct halo
     ev.loaded.keep_alive_s = (int64_t)(instance->keep_alive_ns / 1000000000u);
     write_tiers(instance, tiers, sizeof(tiers));
     ev.loaded.tiers = halo_raw_of(tiers);
+    ev.loaded.stages = halo_port_instance_stages(&port->device, instance);
     for (uint32_t i = 0; i < instance->changes.n; i++)
         changes[i] = halo_str_of(instance->changes.text[i]);
     ev.loaded.changes.at = changes;

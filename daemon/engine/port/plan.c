@@ -13,6 +13,7 @@
 #include "device/op_cost_priv.h"
 #include "port/placement_priv.h"
 #include "port/port_priv.h"
+#include "port/stages_priv.h"
 
 /* ---- plan ---- */
 
@@ -183,6 +184,7 @@ void halo_port_forecast_done(struct halo_port *port, struct halo_forecast *f)
     const struct halo_msg_plan *msg = &job->msg.plan;
     char bound[256], tiers[96], cache[HALO_CACHE_TEXT];
     struct halo_port_placement *placement = NULL;
+    struct halo_stages_shown shown;
     struct halo_json ops;
     struct halo_ev ev;
     halo_port_use_profile(port, f, f->file);
@@ -202,6 +204,7 @@ void halo_port_forecast_done(struct halo_port *port, struct halo_forecast *f)
     ev.plan.has_bound = true;
     write_tiers(&ev.plan, tiers, sizeof(tiers));
     ev.plan.tiers = halo_raw_of(tiers);
+    ev.plan.stages = halo_port_show_stages(&f->stages, &f->info, &shown);
     halo_json_init(&ops);
     write_ops(&ops, &f->model->plan);
     if (r < 0 || ops.error < 0) {

@@ -148,7 +148,7 @@ void halo_port_hello(struct halo_port *port, struct halo_job *job);
 void halo_port_status(struct halo_port *port, struct halo_job *job);
 void halo_port_answer_status(struct halo_port *port, struct halo_job *job);
 void halo_port_diag(struct halo_port *port, struct halo_job *job);
-void halo_port_describe_instance(const struct halo_port *port, struct halo_instance *instance,
+void halo_port_describe_instance(struct halo_port *port, struct halo_instance *instance,
                                  struct halo_part_model_info *ret);
 
 /* stats.c */

@@ -12,6 +12,7 @@
 #include <base/clock.h>
 
 #include "port/port_priv.h"
+#include "port/stages_priv.h"
 
 /* Waits in `parked` until the device was opened or could not be. False: parked. */
 static bool device_known(struct halo_port *port, struct halo_job *job, struct halo_device_info *info)
@@ -121,7 +122,7 @@ static void describe_streamed(struct halo_instance *instance, struct halo_part_m
     ret->streamed_layers = text;
 }
 
-void halo_port_describe_instance(const struct halo_port *port, struct halo_instance *instance,
+void halo_port_describe_instance(struct halo_port *port, struct halo_instance *instance,
                                  struct halo_part_model_info *ret)
 {
     const struct halo_model *model = instance->model;
@@ -150,6 +151,7 @@ void halo_port_describe_instance(const struct halo_port *port, struct halo_insta
                                          .sequences = instance->n_users,
                                          .has_device = true,
                                          .device = halo_str_of(port->device.ops->name)};
+    ret->stages = halo_port_instance_stages(&port->device, instance);
     describe_streamed(instance, ret);
 }
 

@@ -3,6 +3,7 @@
  * Port thread. A drive's temperature is asked of the io thread, if that has nothing to do; a drive that does not answer
  * costs the answer a second and its temperature, no more.
  */
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -65,6 +66,23 @@ static void write_wear(struct halo_port *port, struct halo_json *w)
     }
 }
 
+/* Of models that several GPUs divide. A client that reads them twice has the time of a step in each stage. */
+static void write_stages(struct halo_port *port, struct halo_json *w)
+{
+    const struct halo_device_phase *phase = &port->device.phase;
+    uint64_t n = atomic_load(&phase->n_divided_runs);
+    char name[32];
+    if (n == 0)
+        return;
+    put(w, "stage_steps", n);
+    for (uint32_t i = 0; i < HALO_DEVICE_GPUS_MAX; i++) {
+        uint64_t ns = atomic_load(&phase->divided_ns[i]);
+        snprintf(name, sizeof(name), "stage_%u_us", i + 1);
+        if (ns > 0)
+            put(w, name, ns / 1000);
+    }
+}
+
 static void answer(struct halo_port *port, struct halo_job *job)
 {
     struct halo_json counters, histograms;
@@ -78,6 +96,7 @@ static void answer(struct halo_port *port, struct halo_job *job)
         put(&counters, name, value);
     }
     write_wear(port, &counters);
+    write_stages(port, &counters);
     write_now(port, &counters);
     halo_json_object_end(&counters);
     halo_json_object_begin(&histograms);

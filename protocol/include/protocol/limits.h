@@ -52,6 +52,7 @@
 #define HALO_LIMIT_PARTS 1024                   /* parts of one message's content */
 #define HALO_LIMIT_TOOL_CALLS 128               /* tool calls of one message */
 #define HALO_LIMIT_TOOLS 1024                   /* entries of tools */
+#define HALO_LIMIT_STAGES 8                     /* GPUs that divide one model */
 #define HALO_LIMIT_DRAWN_SEED ((1ll << 53) - 1) /* greatest seed that is drawn: JSON readers with doubles keep it */
 #define HALO_LIMIT_PROGRESS_PER_S 10            /* progress events of one request */
 #define HALO_LIMIT_SOCKET_PATH_BYTES 107

@@ -372,6 +372,42 @@ static void a_plan_is_for_people(void **state)
     assert_shown(&rig.out, "a KV cache of 1024 tokens; the weights leave no room for a sequence\n");
 }
 
+#define STAGES                                                                                                         \
+    "\"stages\":[{\"device\":\"GPU A\",\"first_layer\":0,\"last_layer\":17,\"weights_bytes\":4300000000,"              \
+    "\"kv_bytes\":70000000,\"scratch_bytes\":1,\"memory_bytes\":150000000000,\"free_bytes\":99000000000},"             \
+    "{\"device\":\"GPU B\",\"worker\":\"box2:18515\",\"weights_bytes\":600000000,\"kv_bytes\":0,\"scratch_bytes\":1,"  \
+    "\"memory_bytes\":150000000000,\"free_bytes\":1000000}]"
+#define STAGES_SHOWN                                                                                                   \
+    "stage 1    layers 0 to 17, 4.3 GB of weights, 70.0 MB of KV cache on GPU A, 99.0 GB of 150.0 GB free\n"           \
+    "stage 2    no layers, 600.0 MB of weights, 0 B of KV cache on GPU B of box2:18515, 1.0 MB of 150.0 GB free\n"
+
+/* Wherever a model is described that several GPUs divide. */
+static void stages_name_their_gpus(void **state)
+{
+    static const struct {
+        const char *words[3], *type, *answer;
+    } cases[] = {
+        {{"load", "m"},
+         "loaded",
+         "\"model\":\"m\",\"arch\":\"qwen3\",\"device\":\"pipeline\",\"context\":64,\"weights_bytes\":1,\"kv_bytes\":1,"
+         "\"load_ms\":1,\"gb_s\":1,\"tiers\":{}," STAGES},
+        {{"plan", "m"}, "plan", PLAN "\"fits\":true,\"context\":64,\"kv_tokens\":64,\"decode_tok_s\":null," STAGES},
+        {{"status"},
+         "status",
+         "\"models\":[{\"name\":\"m\",\"path\":\"/m.gguf\",\"bytes\":1,\"loaded\":true," STAGES
+         "}],\"queue\":0,\"running\":0"},
+    };
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        if (i > 0)
+            ctl_finish(&rig);
+        start(cases[i].words);
+        ctl_request(&rig);
+        ctl_answer(&rig, cases[i].type, "%s", cases[i].answer);
+        assert_int_equal(ctl_wait_end(&rig), 0);
+        assert_shown(&rig.out, STAGES_SHOWN);
+    }
+}
+
 #define PLACEMENT                                                                                                      \
     ",\"placement\":{\"resident\":false,\"loadable\":%s,\"total_bytes\":3000000000,\"parts\":{\"slots\":2000000000},"  \
     "\"slots\":10,\"slot_bytes\":200000000,\"experts\":20,\"hit_rate\":0.5,\"routing\":\"uniform\",\"token_bytes\":1," \
@@ -624,6 +660,7 @@ int main(void)
         cmocka_unit_test_teardown(what_was_changed_is_told, finish_rig),
         cmocka_unit_test_teardown(status_is_for_people, finish_rig),
         cmocka_unit_test_teardown(a_plan_is_for_people, finish_rig),
+        cmocka_unit_test_teardown(stages_name_their_gpus, finish_rig),
         cmocka_unit_test_teardown(a_plan_with_tiers_says_why, finish_rig),
         cmocka_unit_test_teardown(a_plan_is_drawn, finish_rig),
         cmocka_unit_test_teardown(a_profile_is_for_people, finish_rig),

@@ -23,6 +23,7 @@
 #include <engine/note.h>
 #include <engine/scheduler.h>
 #include <engine/sequence.h>
+#include <engine/stages.h>
 #include <engine/texts.h>
 
 #define HALO_MAX_LOADED 64 /* models at once */
@@ -62,18 +63,19 @@ struct halo_instance {
     enum halo_instance_state state;
     bool matched; /* its file is known, and no other model is of the same one */
     uint32_t n_users;
-    uint64_t keep_alive_ns, idle_since_ns; /* keep_alive 0: for ever */
-    struct halo_remarks changes;           /* of its load: for each `loaded` */
-    bool pinned;                           /* goes only when asked to, whatever keep_alive says */
-    enum halo_unload_why why;              /* DRAINING */
-    bool to_save;                          /* DRAINING: its prefixes go to the disk before it goes */
-    uint32_t n_saved;                      /* pages of them */
-    struct halo_fault save_fault;          /* why they are not saved; code NONE: no reason, or there are none */
-    struct halo_job *waiting;              /* requests that wait for the load */
-    char experts_text[512];                /* of the last answer that described it */
-    struct halo_job *unloader;             /* the request that asked for the unload; NULL: none */
-    bool resizing;                         /* `resize` is under way: it cannot go before that is over */
-    struct halo_resize resize;             /* whoever has its note has it */
+    uint64_t keep_alive_ns, idle_since_ns;  /* keep_alive 0: for ever */
+    struct halo_remarks changes;            /* of its load: for each `loaded` */
+    bool pinned;                            /* goes only when asked to, whatever keep_alive says */
+    enum halo_unload_why why;               /* DRAINING */
+    bool to_save;                           /* DRAINING: its prefixes go to the disk before it goes */
+    uint32_t n_saved;                       /* pages of them */
+    struct halo_fault save_fault;           /* why they are not saved; code NONE: no reason, or there are none */
+    struct halo_job *waiting;               /* requests that wait for the load */
+    char experts_text[512];                 /* of the last answer that described it */
+    struct halo_stages_shown *stages_shown; /* likewise, malloc; NULL: no answer had stages */
+    struct halo_job *unloader;              /* the request that asked for the unload; NULL: none */
+    bool resizing;                          /* `resize` is under way: it cannot go before that is over */
+    struct halo_resize resize;              /* whoever has its note has it */
 
     /* set by the load, fixed from READY on */
     char path[HALO_MODEL_PATH_BYTES]; /* until it is matched, what the load was asked for */
@@ -89,6 +91,7 @@ struct halo_instance {
     uint64_t checkpoint_bytes;  /* of kv_bytes: slots of states that no sequence holds */
     uint32_t n_checkpoints;     /* as many in each group of states */
     uint32_t context, kv_tokens;
+    struct halo_stages stages;
 
     /* the device thread's */
     struct halo_device_model *device_model;
