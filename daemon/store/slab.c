@@ -2,6 +2,10 @@
  *
  * One range of addresses is reserved for all slabs; taking a slab makes its part of it accessible, giving it back drops
  * the pages and makes it inaccessible again, so that a stray access faults instead of bringing pages back.
+ *
+ * A page that the kernel took reads as zeros, and so may one that it left. So the first word of each page of a
+ * purgeable slot is a mark, and what stood there is kept aside. Exchanging the mark for that word tells both cases
+ * apart, and the write itself makes the kernel leave the page (madvise(2), MADV_FREE).
  */
 #include <store/slab.h>
 
@@ -18,6 +22,8 @@
 
 #define HUGE_BYTES ((uint64_t)2 << 20)
 
+#define PURGE_MARK UINT64_C(0x68616c6f2d6d726b) /* any word but 0 */
+
 struct slab {
     bool taken, locked;
 };
@@ -31,7 +37,9 @@ struct halo_slabs {
     struct slab *slabs;
     void *map;
     uint64_t map_bytes;
-    uint8_t *base; /* in the map, aligned to HUGE_BYTES */
+    uint8_t *base;      /* in the map, aligned to HUGE_BYTES */
+    uint64_t *aside;    /* [n_purgeable][pages of a slot] first words of the pages of purgeable slots */
+    bool *is_purgeable; /* [n_purgeable] */
     struct halo_remarks notices;
     bool lock_told, huge_told;
 };
@@ -62,6 +70,24 @@ static int sizes_fill(struct halo_slabs *s, struct halo_fault *fault)
     return 0;
 }
 
+static uint64_t pages_each(const struct halo_slabs *s)
+{
+    return s->stride / HALO_HULL_ALIGN;
+}
+
+static int purge_create(struct halo_slabs *s, struct halo_fault *fault)
+{
+    uint32_t n = s->options.n_purgeable;
+    assert(n <= s->options.n_slots && (n == 0 || !s->options.lock));
+    if (n == 0)
+        return 0;
+    s->aside = calloc(n, pages_each(s) * sizeof(*s->aside));
+    s->is_purgeable = calloc(n, sizeof(*s->is_purgeable));
+    return s->aside && s->is_purgeable
+               ? 0
+               : halo_fault_set(fault, HALO_FAULT_OUT_OF_MEMORY, "no memory for a table of %u purgeable slots", n);
+}
+
 int halo_slabs_create(const struct halo_slabs_options *options, struct halo_slabs **ret, struct halo_fault *fault)
 {
     struct halo_slabs *s = calloc(1, sizeof(*s));
@@ -72,6 +98,9 @@ int halo_slabs_create(const struct halo_slabs_options *options, struct halo_slab
     int r = sizes_fill(s, fault);
     if (r == 0) {
         s->slabs = calloc(s->n, sizeof(*s->slabs));
+        r = purge_create(s, fault);
+    }
+    if (r == 0) {
         s->map = mmap(NULL, s->map_bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
         if (!s->slabs || s->map == MAP_FAILED)
             r = halo_fault_set(fault, HALO_FAULT_OUT_OF_MEMORY, "no addresses for %" PRIu64 " bytes of slots",
@@ -92,6 +121,8 @@ void halo_slabs_destroy(struct halo_slabs *s)
         return;
     if (s->map != MAP_FAILED)
         munmap(s->map, s->map_bytes);
+    free(s->aside);
+    free(s->is_purgeable);
     free(s->slabs);
     free(s);
 }
@@ -178,6 +209,68 @@ int halo_slabs_take(struct halo_slabs *s, uint32_t number, struct halo_fault *fa
     return 0;
 }
 
+/* Of a slot that may be purgeable. */
+static uint32_t purge_index(const struct halo_slabs *s, uint32_t slot)
+{
+    return slot - (s->options.n_slots - s->options.n_purgeable);
+}
+
+bool halo_slabs_is_purgeable(const struct halo_slabs *s, uint32_t slot)
+{
+    assert(slot < s->options.n_slots);
+    return slot >= s->options.n_slots - s->options.n_purgeable && s->is_purgeable[purge_index(s, slot)];
+}
+
+int halo_slabs_make_purgeable(struct halo_slabs *s, uint32_t slot)
+{
+    assert(slot < s->options.n_slots && slot >= s->options.n_slots - s->options.n_purgeable);
+    uint8_t *at = halo_slabs_slot(s, slot);
+    uint64_t *aside = &s->aside[purge_index(s, slot) * pages_each(s)];
+    assert(at && !halo_slabs_is_purgeable(s, slot));
+    for (uint64_t page = 0; page < pages_each(s); page++) {
+        uint64_t *first = (uint64_t *)(void *)(at + page * HALO_HULL_ALIGN);
+        aside[page] = *first;
+        *first = PURGE_MARK;
+    }
+    s->is_purgeable[purge_index(s, slot)] = true;
+    if (madvise(at, s->stride, MADV_FREE) == 0)
+        return 0;
+    int r = -errno;
+    bool is_there = halo_slabs_keep(s, slot);
+    assert(is_there);
+    return r;
+}
+
+bool halo_slabs_keep(struct halo_slabs *s, uint32_t slot)
+{
+    bool is_there = true;
+    if (!halo_slabs_is_purgeable(s, slot))
+        return true;
+    uint8_t *at = halo_slabs_slot(s, slot);
+    const uint64_t *aside = &s->aside[purge_index(s, slot) * pages_each(s)];
+    for (uint64_t page = 0; page < pages_each(s); page++) {
+        uint64_t *first = (uint64_t *)(void *)(at + page * HALO_HULL_ALIGN), mark = PURGE_MARK;
+        is_there &= __atomic_compare_exchange_n(first, &mark, aside[page], false, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST);
+    }
+    s->is_purgeable[purge_index(s, slot)] = false;
+    return is_there;
+}
+
+bool halo_slabs_looks_purged(const struct halo_slabs *s, uint32_t slot)
+{
+    unsigned char there = 1;
+    assert(halo_slabs_is_purgeable(s, slot));
+    return mincore(halo_slabs_slot(s, slot), HALO_HULL_ALIGN, &there) == 0 && !(there & 1);
+}
+
+void halo_slabs_discard(struct halo_slabs *s, uint32_t slot)
+{
+    assert(halo_slabs_is_purgeable(s, slot));
+    int r = madvise(halo_slabs_slot(s, slot), s->stride, MADV_DONTNEED);
+    assert(r == 0);
+    s->is_purgeable[purge_index(s, slot)] = false;
+}
+
 void halo_slabs_give_back(struct halo_slabs *s, uint32_t number)
 {
     uint64_t bytes;
@@ -188,6 +281,9 @@ void halo_slabs_give_back(struct halo_slabs *s, uint32_t number)
         return;
     if (slab->locked)
         munlock(at, bytes);
+    for (uint32_t slot = first; slot < first + n; slot++)
+        if (halo_slabs_is_purgeable(s, slot))
+            s->is_purgeable[purge_index(s, slot)] = false;
     int r = madvise(at, bytes, MADV_DONTNEED);
     assert(r == 0); /* refused only for locked pages and foreign addresses */
     r = mprotect(at, bytes, PROT_NONE);

@@ -23,6 +23,7 @@
 #include "fail_alloc.h"
 
 #define MIB ((uint64_t)1 << 20)
+#define PAGEOUT 21
 #define POPULATE_WRITE 23
 
 static struct {
@@ -326,12 +327,100 @@ static void test_no_memory(void **state)
     halo_slabs_destroy(slabs);
 }
 
+static struct halo_slabs *purgeable_make(void)
+{
+    struct halo_slabs *slabs = slabs_make(
+        (struct halo_slabs_options){.slot_bytes = MIB - 4096, .n_slots = 6, .slab_bytes = 2 * MIB, .n_purgeable = 3});
+    for (uint32_t slab = 0; slab < 3; slab++)
+        take(slabs, slab);
+    for (uint32_t slot = 0; slot < 6; slot++)
+        for (uint64_t i = 0; i < MIB; i++)
+            ((uint8_t *)halo_slabs_slot(slabs, slot))[i] = (uint8_t)(i / 8 * 7 + slot);
+    return slabs;
+}
+
+static bool has_bytes(const struct halo_slabs *slabs, uint32_t slot)
+{
+    const uint8_t *at = halo_slabs_slot(slabs, slot);
+    for (uint64_t i = 0; i < MIB; i++)
+        if (at[i] != (uint8_t)(i / 8 * 7 + slot))
+            return false;
+    return true;
+}
+
+/* A slot that is kept in time has its bytes; one of which the kernel took a single page has not, and says so. */
+static void test_purgeable_slots(void **state)
+{
+    (void)state;
+    struct halo_slabs *slabs = purgeable_make();
+    assert_false(halo_slabs_is_purgeable(slabs, 0));
+    assert_true(halo_slabs_keep(slabs, 0)); /* it never was */
+    const uint64_t pages[] = {0, 100, MIB / 4096 - 1};
+    for (uint32_t i = 0; i < 3; i++) {
+        uint32_t slot = 3 + i;
+        assert_int_equal(halo_slabs_make_purgeable(slabs, slot), 0);
+        assert_true(halo_slabs_is_purgeable(slabs, slot));
+        assert_true(halo_slabs_keep(slabs, slot));
+        assert_false(halo_slabs_is_purgeable(slabs, slot));
+        assert_true(has_bytes(slabs, slot));
+        assert_int_equal(halo_slabs_make_purgeable(slabs, slot), 0);
+        assert_false(halo_slabs_looks_purged(slabs, slot));
+        uint8_t *page = (uint8_t *)halo_slabs_slot(slabs, slot) + pages[i] * 4096;
+        assert_int_equal(__real_madvise(page, 4096, MADV_DONTNEED), 0); /* as the kernel does when memory is short */
+        assert_false(halo_slabs_keep(slabs, slot));
+        assert_true(halo_slabs_keep(slabs, slot)); /* whatever is in it now stays */
+        assert_int_equal(halo_slabs_make_purgeable(slabs, slot), 0);
+        halo_slabs_discard(slabs, slot);
+        assert_false(is_there(page));
+        assert_false(halo_slabs_is_purgeable(slabs, slot));
+    }
+    assert_true(has_bytes(slabs, 2));
+    halo_slabs_destroy(slabs);
+}
+
+/* The kernel is made to take what it may. */
+static void test_kernel_takes_purgeable_slots(void **state)
+{
+    (void)state;
+    struct halo_slabs *slabs = purgeable_make();
+    uint8_t *at = halo_slabs_slot(slabs, 4);
+    assert_int_equal(halo_slabs_make_purgeable(slabs, 4), 0);
+    if (__real_madvise(at, MIB, PAGEOUT) == 0 && !is_there(at)) {
+        assert_true(halo_slabs_looks_purged(slabs, 4));
+        assert_false(halo_slabs_keep(slabs, 4));
+    } else {
+        print_message("skipped aloud: this kernel took no page when asked to\n");
+        bool is_kept = halo_slabs_keep(slabs, 4);
+        assert_int_equal(is_kept, has_bytes(slabs, 4));
+    }
+    assert_int_equal(__real_madvise(halo_slabs_slot(slabs, 3), MIB, PAGEOUT), 0); /* this one it may not take */
+    assert_true(has_bytes(slabs, 3));
+    halo_slabs_destroy(slabs);
+}
+
+static void test_purgeable_slabs_are_given_back(void **state)
+{
+    (void)state;
+    struct halo_slabs *slabs = purgeable_make();
+    assert_int_equal(halo_slabs_make_purgeable(slabs, 4), 0);
+    halo_slabs_give_back(slabs, 2);
+    assert_false(halo_slabs_is_purgeable(slabs, 4));
+    take(slabs, 2);
+    assert_true(halo_slabs_keep(slabs, 4));
+    inject.advice = MADV_FREE;
+    inject.advice_error = EINVAL;
+    assert_int_equal(halo_slabs_make_purgeable(slabs, 3), -EINVAL);
+    assert_false(halo_slabs_is_purgeable(slabs, 3));
+    assert_true(has_bytes(slabs, 3));
+    halo_slabs_destroy(slabs);
+}
+
 static void test_nth_allocation_fails(void **state)
 {
     (void)state;
     uint64_t n = 0;
     for (bool happened = true; happened; n++) {
-        struct halo_slabs_options options = {.slot_bytes = 100, .n_slots = 10};
+        struct halo_slabs_options options = {.slot_bytes = 100, .n_slots = 10, .n_purgeable = 5};
         struct halo_slabs *slabs = NULL;
         struct halo_fault fault = {0};
         halo_fail_alloc_arm(n);
@@ -347,9 +436,18 @@ int main(void)
 {
 #define TEST(name) cmocka_unit_test_setup(name, setup)
     const struct CMUnitTest tests[] = {
-        TEST(test_slots_lie_apart),         TEST(test_sizes_are_checked),  TEST(test_slabs_go_and_come_back),
-        TEST(test_kernel_knows_what_it_is), TEST(test_lock_limit_is_said), TEST(test_true_lock_limit),
-        TEST(test_kernel_without_populate), TEST(test_no_memory),          TEST(test_nth_allocation_fails),
+        TEST(test_slots_lie_apart),
+        TEST(test_sizes_are_checked),
+        TEST(test_slabs_go_and_come_back),
+        TEST(test_kernel_knows_what_it_is),
+        TEST(test_lock_limit_is_said),
+        TEST(test_true_lock_limit),
+        TEST(test_kernel_without_populate),
+        TEST(test_no_memory),
+        TEST(test_nth_allocation_fails),
+        TEST(test_purgeable_slots),
+        TEST(test_kernel_takes_purgeable_slots),
+        TEST(test_purgeable_slabs_are_given_back),
     };
     return cmocka_run_group_tests_name("slab", tests, NULL, NULL);
 }
