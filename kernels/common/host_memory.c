@@ -1,7 +1,10 @@
 /* host_memory.c: memory that the host has and may give to models (contract in host_memory.h).
  *
  * A group counts the pages of files that it has read among what it uses, although the kernel drops them when memory is
- * short; they are subtracted. Source: the kernel's admin-guide, cgroup-v2.rst and cgroup-v1/memory.rst, and proc(5).
+ * short; they are subtracted. The kernel's lists of such pages also have those that were freed with MADV_FREE, even
+ * when somebody has used them again since: neither of a group nor of the machine may these count as available, so that
+ * they can be taken when memory is short and nobody lives on them before. Source: the kernel's admin-guide,
+ * cgroup-v2.rst and cgroup-v1/memory.rst, and proc(5).
  */
 #include <common/host_memory.h>
 
@@ -12,17 +15,21 @@
 
 #define PATH_BYTES 4096
 
-/* Names of a version's files and of the entries of memory.stat that the kernel can reclaim. */
+/* Names of a version's files and of entries of memory.stat. */
 struct group_kind {
-    const char *folder, *limits[2], *used, *cached[2]; /* limits: the second one may be NULL */
+    const char *folder, *limits[2], *used; /* limits: the second one may be NULL */
+    const char *lists[2];                  /* bytes on the kernel's lists of pages of files */
+    const char *files, *shared;            /* bytes of files and of shared memory, which is counted with them */
 };
 /* Above memory.high nothing is refused, but everything that takes memory is slowed down. */
 static const struct group_kind unified = {
-    "", {"memory.max", "memory.high"}, "memory.current", {"inactive_file ", "active_file "}};
+    "", {"memory.max", "memory.high"}, "memory.current", {"inactive_file ", "active_file "}, "file ", "shmem "};
 static const struct group_kind legacy = {"/memory",
                                          {"memory.limit_in_bytes", NULL},
                                          "memory.usage_in_bytes",
-                                         {"total_inactive_file ", "total_active_file "}};
+                                         {"total_inactive_file ", "total_active_file "},
+                                         "total_cache ",
+                                         "total_shmem "};
 
 static FILE *open_in(const char *folder, const char *name)
 {
@@ -54,18 +61,36 @@ static bool read_limit(const char *folder, const struct group_kind *kind, uint64
     return *ret < UINT64_MAX;
 }
 
+/* True: the line has that name, and its number is added. */
+static bool add_entry(const char *line, const char *name, uint64_t *sum)
+{
+    size_t n = strlen(name);
+    if (strncmp(line, name, n) != 0)
+        return false;
+    *sum += strtoull(line + n, NULL, 10);
+    return true;
+}
+
+static uint64_t less(uint64_t a, uint64_t b)
+{
+    return a > b ? a - b : 0;
+}
+
 static uint64_t cached_bytes(const char *folder, const struct group_kind *kind)
 {
     char line[128];
-    uint64_t bytes = 0;
+    uint64_t listed = 0, files = 0, shared = 0;
+    bool has_files = false;
     FILE *file = open_in(folder, "memory.stat");
-    while (file && fgets(line, sizeof(line), file))
-        for (int i = 0; i < 2; i++)
-            if (strncmp(line, kind->cached[i], strlen(kind->cached[i])) == 0)
-                bytes += strtoull(line + strlen(kind->cached[i]), NULL, 10);
+    while (file && fgets(line, sizeof(line), file)) {
+        add_entry(line, kind->lists[0], &listed);
+        add_entry(line, kind->lists[1], &listed);
+        has_files |= add_entry(line, kind->files, &files);
+        add_entry(line, kind->shared, &shared);
+    }
     if (file)
         fclose(file);
-    return bytes;
+    return has_files && less(files, shared) < listed ? less(files, shared) : listed;
 }
 
 /* The group and its ancestors. */
@@ -81,8 +106,7 @@ static void limit_by(const char *groups, const struct group_kind *kind, const ch
         uint64_t limit, used;
         if (read_limit(folder, kind, &limit) && read_number(folder, kind->used, &used)) {
             uint64_t cached = cached_bytes(folder, kind);
-            used = used > cached ? used - cached : 0;
-            uint64_t left = limit > used ? limit - used : 0;
+            uint64_t left = less(limit, less(used, cached));
             *total = limit < *total ? limit : *total;
             *free_bytes = left < *free_bytes ? left : *free_bytes;
         }
@@ -96,16 +120,21 @@ static void limit_by(const char *groups, const struct group_kind *kind, const ch
 static void read_meminfo(const char *proc, uint64_t *total, uint64_t *free_bytes)
 {
     char line[128];
-    unsigned long long kib;
+    uint64_t all = 0, available = 0, listed = 0, files = 0, shared = 0;
     FILE *file = open_in(proc, "meminfo");
     while (file && fgets(line, sizeof(line), file)) {
-        if (sscanf(line, "MemTotal: %llu kB", &kib) == 1)
-            *total = kib * 1024;
-        else if (sscanf(line, "MemAvailable: %llu kB", &kib) == 1)
-            *free_bytes = kib * 1024;
+        add_entry(line, "MemTotal:", &all);
+        add_entry(line, "MemAvailable:", &available);
+        add_entry(line, "Active(file):", &listed);
+        add_entry(line, "Inactive(file):", &listed);
+        add_entry(line, "Cached:", &files);
+        add_entry(line, "Buffers:", &files);
+        add_entry(line, "Shmem:", &shared);
     }
     if (file)
         fclose(file);
+    *total = all * 1024; /* the lines are in KiB */
+    *free_bytes = less(available, less(listed, less(files, shared))) * 1024;
 }
 
 void halo_host_memory(const char *proc, const char *groups, uint64_t *ret_total, uint64_t *ret_free)

@@ -93,6 +93,27 @@ static void groups_of_the_first_version(void **state)
     expect(100, 70);
 }
 
+/* Memory that somebody gave up with MADV_FREE lies on the lists of files, but is none. */
+static void purgeable_memory_is_not_free(void **state)
+{
+    put("proc/meminfo", "MemTotal:        1024000 kB\nMemFree:  1 kB\nMemAvailable:     512000 kB\nBuffers: 20480 kB\n"
+                        "Cached: 61440 kB\nSwapCached: 999 kB\nActive(file): 51200 kB\nInactive(file): 112640 kB\n"
+                        "Shmem: 20480 kB\n");
+    expect(1000, 400); /* 160 MiB on the lists, 60 MiB of files */
+    put("proc/self/cgroup", "0::/a\n");
+    put("groups/a/memory.max", "314572800\n");
+    put("groups/a/memory.current", "209715200\n");
+    put("groups/a/memory.stat", "anon 1\nfile 41943040\nfile_mapped 7\nshmem 10485760\ninactive_file 62914560\n"
+                                "active_file 10485760\n");
+    expect(300, 130);
+    put("proc/self/cgroup", "4:memory:/b\n");
+    put("groups/memory/b/memory.limit_in_bytes", "104857600\n");
+    put("groups/memory/b/memory.usage_in_bytes", "52428800\n");
+    put("groups/memory/b/memory.stat",
+        "cache 1\ntotal_cache 20971520\ntotal_shmem 10485760\ntotal_inactive_file 31457280\ntotal_active_file 0\n");
+    expect(100, 60);
+}
+
 static void what_cannot_be_read_limits_nothing(void **state)
 {
     put("proc/self/cgroup", "\n0\n0:\n0::\n0::relative\n4:memory\n:::\n0::/a/b/c/\n");
@@ -106,6 +127,7 @@ int main(void)
         cmocka_unit_test_setup(the_host_alone, clean),
         cmocka_unit_test_setup(the_tightest_group_counts, clean),
         cmocka_unit_test_setup(groups_of_the_first_version, clean),
+        cmocka_unit_test_setup(purgeable_memory_is_not_free, clean),
         cmocka_unit_test_setup(what_cannot_be_read_limits_nothing, clean),
     };
     if (!mkdtemp(root))
