@@ -77,21 +77,26 @@ static void unload(struct halo_device_thread *t, struct halo_instance *instance)
     halo_note_post(t->port, &instance->note, HALO_NOTE_UNLOAD_DONE);
 }
 
+static void publish_absent(struct halo_instance *instance)
+{
+    struct halo_experts_memory memory;
+    halo_experts_memory(instance->experts, &memory);
+    atomic_store(&instance->absent_bytes, memory.absent_bytes);
+}
+
 /* Slabs of experts go, or the slots of one that was taken again open. */
 static void resize(struct halo_device_thread *t, struct halo_resize *resize)
 {
     struct halo_instance *instance = HALO_NOTE_ITEM(resize, struct halo_instance, resize);
-    struct halo_experts_memory memory;
     halo_device_set_phase(t, resize->grows ? "taking memory for experts" : "giving memory of experts back");
     if (!resize->grows) {
-        resize->done_bytes = halo_experts_give_back(instance->experts, resize->bytes);
+        resize->done_bytes = halo_experts_give_back(instance->experts);
         HALO_COUNT(t->stats, expert_given_bytes, resize->done_bytes);
     } else if (resize->is_taken) {
         resize->done_bytes = halo_experts_open_taken(instance->experts);
         HALO_COUNT(t->stats, expert_taken_bytes, resize->done_bytes);
     }
-    halo_experts_memory(instance->experts, &memory);
-    atomic_store(&instance->absent_bytes, memory.absent_bytes);
+    publish_absent(instance);
     atomic_store(&instance->takes_memory, false);
     halo_note_post(t->port, &resize->note, HALO_NOTE_RESIZE_DONE);
 }
@@ -369,6 +374,8 @@ static bool run_models(struct halo_device_thread *t)
             continue;
         int r = halo_scheduler_step(&t->models[i]->scheduler, &fault);
         worked |= r != HALO_SCHEDULER_IDLE;
+        if (r != HALO_SCHEDULER_IDLE && t->models[i]->experts)
+            publish_absent(t->models[i]); /* the kernel may have taken slots */
         if (r < 0) {
             halo_device_on_failure(t, r);
             break;

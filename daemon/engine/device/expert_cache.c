@@ -311,7 +311,7 @@ void halo_expert_cache_ready(struct halo_expert_cache *cache, uint32_t number)
 
 void halo_expert_cache_drop(struct halo_expert_cache *cache, uint32_t number)
 {
-    assert(cache->slots[number].state == HALO_EXPERT_ARRIVED);
+    assert(cache->slots[number].state == HALO_EXPERT_ARRIVED || cache->slots[number].state == HALO_EXPERT_READY);
     lose(cache, &cache->slots[number]);
 }
 
@@ -336,42 +336,59 @@ void halo_expert_cache_unhold(struct halo_expert_cache *cache, uint32_t layer, u
 
 static bool is_busy(const struct halo_expert_slot *slot)
 {
-    return slot->is_held || slot->state == HALO_EXPERT_READING || slot->state == HALO_EXPERT_CLOSED;
+    return slot->is_held || slot->state == HALO_EXPERT_READING;
+}
+
+static uint32_t count_open(const struct halo_expert_cache *cache, uint32_t first, uint32_t n)
+{
+    uint32_t n_open = 0;
+    for (uint32_t i = first; i < first + n; i++)
+        n_open += cache->slots[i].state != HALO_EXPERT_CLOSED;
+    return n_open;
 }
 
 uint64_t halo_expert_cache_worth(const struct halo_expert_cache *cache, uint32_t first, uint32_t n)
 {
     uint64_t sum = 0;
-    if (cache->n_open < n + halo_expert_cache_least(cache->n_layers, cache->n_expert, cache->min_slots))
+    uint32_t n_open = count_open(cache, first, n);
+    if (n_open == 0 ||
+        cache->n_open < n_open + halo_expert_cache_least(cache->n_layers, cache->n_expert, cache->min_slots))
         return HALO_EXPERT_BUSY;
     for (uint32_t i = first; i < first + n; i++) {
         const struct halo_expert_slot *slot = &cache->slots[i];
         if (is_busy(slot))
             return HALO_EXPERT_BUSY;
-        if (slot->state != HALO_EXPERT_EMPTY)
+        if (slot->state != HALO_EXPERT_EMPTY && slot->state != HALO_EXPERT_CLOSED)
             sum += ((uint64_t)WORTH_ONE << slot->class) / (1 + age_of(cache, slot));
     }
     return sum;
 }
 
-void halo_expert_cache_close(struct halo_expert_cache *cache, uint32_t first, uint32_t n)
+uint32_t halo_expert_cache_close(struct halo_expert_cache *cache, uint32_t first, uint32_t n)
 {
     assert(halo_expert_cache_worth(cache, first, n) != HALO_EXPERT_BUSY);
+    uint32_t n_open = count_open(cache, first, n);
     for (uint32_t i = first; i < first + n; i++) {
         struct halo_expert_slot *slot = &cache->slots[i];
+        if (slot->state == HALO_EXPERT_CLOSED)
+            continue;
         halo_list_remove(&slot->node);
         if (slot->state != HALO_EXPERT_EMPTY)
             empty(cache, slot);
         move(slot, HALO_EXPERT_CLOSED);
     }
-    cache->n_open -= n;
+    cache->n_open -= n_open;
+    return n_open;
 }
 
-void halo_expert_cache_open(struct halo_expert_cache *cache, uint32_t first, uint32_t n)
+uint32_t halo_expert_cache_open(struct halo_expert_cache *cache, uint32_t first, uint32_t n)
 {
-    for (uint32_t i = first; i < first + n; i++) {
-        move(&cache->slots[i], HALO_EXPERT_EMPTY);
-        halo_list_append(&cache->empty, &cache->slots[i].node);
-    }
-    cache->n_open += n;
+    uint32_t n_opened = n - count_open(cache, first, n);
+    for (uint32_t i = first; i < first + n; i++)
+        if (cache->slots[i].state == HALO_EXPERT_CLOSED) {
+            move(&cache->slots[i], HALO_EXPERT_EMPTY);
+            halo_list_append(&cache->empty, &cache->slots[i].node);
+        }
+    cache->n_open += n_opened;
+    return n_opened;
 }

@@ -7,6 +7,7 @@
 #include <engine/load.h>
 
 #define BUFFERS_PER_EXPERT 2 /* of those that a token uses: one is read while another is copied */
+#define PURGEABLE_PART 4     /* one of so many slabs may have purgeable slots, and at least one slab */
 
 static uint32_t min_u32(uint32_t a, uint32_t b)
 {
@@ -65,6 +66,14 @@ int halo_expert_memory_reserve(struct halo_expert_memory *m, const struct halo_e
                : make_buffers(m, min_u32(BUFFERS_PER_EXPERT * shape->n_used, m->n_slots), fault);
 }
 
+/* Slots of the last slabs. */
+static uint32_t count_purgeable(const struct halo_expert_memory *m, uint64_t slab_bytes)
+{
+    uint64_t each = slab_bytes / m->slot_bytes, n_slabs = (m->n_slots + each - 1) / each;
+    uint64_t n = n_slabs / PURGEABLE_PART > 0 ? n_slabs / PURGEABLE_PART : 1;
+    return m->kind == HALO_EXPERT_MEMORY_OWN ? m->n_slots - (uint32_t)((n_slabs - n) * each) : 0;
+}
+
 int halo_expert_memory_open(struct halo_expert_memory *m, struct halo_fault *fault)
 {
     if (m->kind == HALO_EXPERT_MEMORY_SHARED)
@@ -75,6 +84,7 @@ int halo_expert_memory_open(struct halo_expert_memory *m, struct halo_fault *fau
     struct halo_slabs_options options = {.slot_bytes = m->slot_bytes - HALO_HULL_ALIGN,
                                          .n_slots = m->n_buffers > 0 ? m->n_buffers : m->n_slots,
                                          .slab_bytes = slab_bytes < most_bytes ? slab_bytes : most_bytes};
+    options.n_purgeable = m->n_purgeable = count_purgeable(m, options.slab_bytes);
     int r = halo_slabs_create(&options, &m->slabs, fault);
     for (uint32_t slab = 0; r == 0 && slab < halo_slabs_n(m->slabs); slab++)
         r = halo_slabs_take(m->slabs, slab, fault);
@@ -103,9 +113,64 @@ void halo_expert_memory_abandon(struct halo_expert_memory *m)
     *m = (struct halo_expert_memory){0};
 }
 
+void halo_expert_memory_notices(const struct halo_expert_memory *m, struct halo_remarks *ret)
+{
+    struct halo_remarks notices = {0};
+    if (m->slabs)
+        halo_slabs_notices(m->slabs, &notices);
+    halo_remarks_append(ret, &notices);
+}
+
 bool halo_expert_memory_has_buffer(const struct halo_expert_memory *m)
 {
     return m->kind != HALO_EXPERT_MEMORY_COPIED || m->n_free > 0;
+}
+
+void halo_expert_memory_give_back(struct halo_expert_memory *m, uint32_t slab)
+{
+    uint64_t bytes;
+    uint32_t first, n;
+    halo_slabs_base(m->slabs, slab, &bytes, &first, &n);
+    for (uint32_t slot = first; slot < first + n; slot++)
+        if (halo_slabs_is_purgeable(m->slabs, slot))
+            m->purgeable_bytes -= m->slot_bytes;
+    halo_slabs_give_back(m->slabs, slab);
+}
+
+bool halo_expert_memory_may_purge(const struct halo_expert_memory *m, uint32_t slot)
+{
+    return slot >= m->n_slots - m->n_purgeable && halo_slabs_slot(m->slabs, slot) &&
+           !halo_slabs_is_purgeable(m->slabs, slot);
+}
+
+bool halo_expert_memory_is_purgeable(const struct halo_expert_memory *m, uint32_t slot)
+{
+    return m->kind == HALO_EXPERT_MEMORY_OWN && halo_slabs_is_purgeable(m->slabs, slot);
+}
+
+void halo_expert_memory_make_purgeable(struct halo_expert_memory *m, uint32_t slot)
+{
+    if (halo_slabs_make_purgeable(m->slabs, slot) < 0)
+        m->n_purgeable = 0;
+    else
+        m->purgeable_bytes += m->slot_bytes;
+}
+
+bool halo_expert_memory_discard_purged(struct halo_expert_memory *m, uint32_t slot)
+{
+    if (!halo_slabs_looks_purged(m->slabs, slot))
+        return false;
+    halo_slabs_discard(m->slabs, slot);
+    m->purgeable_bytes -= m->slot_bytes;
+    return true;
+}
+
+bool halo_expert_memory_keep(struct halo_expert_memory *m, uint32_t slot)
+{
+    if (!halo_expert_memory_is_purgeable(m, slot))
+        return true;
+    m->purgeable_bytes -= m->slot_bytes;
+    return halo_slabs_keep(m->slabs, slot);
 }
 
 void halo_expert_memory_begin(struct halo_expert_memory *m, uint32_t slot)

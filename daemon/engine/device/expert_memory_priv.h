@@ -5,6 +5,9 @@
  *   COPIED   slots are the device's, out of the host's reach: a read goes to one of a few buffers of the host, which
  *            belongs to the slot until the device has copied the bytes
  *
+ * Where slots are OWN, those of the last slabs can be made purgeable (store/slab.h): the kernel takes them by itself
+ * when another process takes memory faster than anybody could give it back. A slot is kept again before it is used.
+ *
  * Thread: reserve by the device thread, open by the one that has the load, then the device thread.
  */
 #ifndef HALO_ENGINE_EXPERT_MEMORY_PRIV_H
@@ -25,6 +28,8 @@ struct halo_expert_memory {
     uint32_t *buffer_of;   /* COPIED: [n_slots], HALO_EXPERT_NONE: none */
     uint32_t *free_buffer; /* [n_buffers], of which n_free are free */
     uint32_t n_free;
+    uint64_t purgeable_bytes; /* of slots that are */
+    uint32_t n_purgeable;     /* OWN: of the last slots, that may be */
 };
 
 /* Takes the slots of a device that has them; layers: [shape->n_layers]. 0, or negative with the fault. */
@@ -45,6 +50,21 @@ bool halo_expert_memory_has_buffer(const struct halo_expert_memory *memory);
 void halo_expert_memory_begin(struct halo_expert_memory *memory, uint32_t slot);
 /* Nobody needs what was read any more. Nothing happens when the slot has no buffer. */
 void halo_expert_memory_end(struct halo_expert_memory *memory, uint32_t slot);
+/* OWN: a slab's memory goes back to the kernel. */
+void halo_expert_memory_give_back(struct halo_expert_memory *memory, uint32_t slab);
+/* Whether the slot may be made purgeable, and is not. */
+bool halo_expert_memory_may_purge(const struct halo_expert_memory *memory, uint32_t slot);
+bool halo_expert_memory_is_purgeable(const struct halo_expert_memory *memory, uint32_t slot);
+/* Nobody uses the slot. Where the kernel cannot do it, no slot may be made purgeable from then on. */
+void halo_expert_memory_make_purgeable(struct halo_expert_memory *memory, uint32_t slot);
+/* A purgeable slot of which the kernel took something: all of it goes. False: it seems to be there. */
+bool halo_expert_memory_discard_purged(struct halo_expert_memory *memory, uint32_t slot);
+/* The slot is going to be used. False: the kernel took it, and what was in it is lost. */
+bool halo_expert_memory_keep(struct halo_expert_memory *memory, uint32_t slot);
+
+/* Appends the limits that were met. */
+void halo_expert_memory_notices(const struct halo_expert_memory *memory, struct halo_remarks *ret);
+
 /* Where the slot's reads go. */
 uint8_t *halo_expert_memory_at(const struct halo_expert_memory *memory, uint32_t slot);
 

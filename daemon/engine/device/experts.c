@@ -66,12 +66,8 @@ int halo_experts_open(struct halo_experts *x, const struct halo_gguf *gguf, uint
 {
     struct halo_fetch_options options = {
         .block_bytes = block_bytes, .depth = depth, .queue = x->setup.n_slots * halo_experts_parts_max(x)};
-    int r = halo_expert_memory_open(&x->memory, fault);
-    if (r == 0) {
-        x->slab_slots = halo_expert_memory_slab_slots(&x->memory);
-        atomic_store(&x->n_open, x->setup.n_slots);
-        r = halo_fetch_create(&options, &x->fetch, fault);
-    }
+    int r = halo_experts_open_memory(x, fault);
+    r = r < 0 ? r : halo_fetch_create(&options, &x->fetch, fault);
     return r < 0 ? r : open_files(x, gguf, fault);
 }
 
@@ -115,11 +111,8 @@ const struct halo_expert_source *halo_experts_source(const struct halo_experts *
 
 void halo_experts_notices(struct halo_experts *x, struct halo_remarks *ret)
 {
-    struct halo_remarks memory = {0};
     halo_fetch_notices(x->fetch, ret);
-    if (x->memory.slabs)
-        halo_slabs_notices(x->memory.slabs, &memory);
-    halo_remarks_append(ret, &memory);
+    halo_expert_memory_notices(&x->memory, ret);
 }
 
 const char *halo_experts_method(const struct halo_experts *x)

@@ -46,7 +46,12 @@ struct halo_experts {
     _Atomic uint64_t hit_bytes, miss_bytes, read_bytes, wait_us;
     _Atomic uint32_t n_open; /* slots, as the cache has it, for other threads */
     uint32_t slab_slots;     /* of every slab but the last */
-    uint32_t taken;          /* slab whose memory was taken again, until its slots open */
+    uint32_t taken; /* slab whose memory was taken again, until its slots open; NONE: single slots are to open */
+    _Atomic uint64_t wanted_bytes; /* to give back as soon as a layer has ended; the port sets it */
+    uint64_t given_bytes;          /* within steps, since the last halo_experts_give_back() */
+    _Atomic uint64_t purge_bytes;  /* of slots that shall be purgeable; the port sets it */
+    uint32_t purge_at, check_at;   /* slots at which the next searches begin: for cold ones, for those that are gone */
+    _Atomic uint32_t n_closed;     /* single slots that the kernel took, in slabs that are there */
     atomic_bool may_guess;
     struct halo_expert_trial trial;                               /* of guesses */
     struct halo_expert_guess guess;                               /* which of them are worth a read */
@@ -84,5 +89,24 @@ uint32_t halo_experts_reap(struct halo_experts *x, uint64_t timeout_us);
 
 /* Sets x->source. */
 void halo_experts_make_source(struct halo_experts *x);
+
+/* ---- experts_memory.c ---- */
+
+/* Takes the memory of all slots; 0, or negative with the fault. */
+int halo_experts_open_memory(struct halo_experts *x, struct halo_fault *fault);
+/* A layer has ended, and nothing is held: gives back what is wanted, and does without slots that the kernel took, so
+ * that what is read does not bring their memory back. */
+void halo_experts_end_layer(struct halo_experts *x);
+
+/* ---- experts_purge.c ---- */
+
+/* The slot is going to be read into. */
+void halo_experts_claim(struct halo_experts *x, uint32_t slot);
+/* The expert of the layer under way stays, where it is in memory: what the kernel has taken of it is a miss. */
+void halo_experts_hold(struct halo_experts *x, uint32_t id);
+/* Lets the kernel take slots that are least likely to be used soon. */
+void halo_experts_purge(struct halo_experts *x);
+/* A layer has ended: what the kernel took of these is done without. */
+void halo_experts_drop_purged(struct halo_experts *x);
 
 #endif

@@ -36,7 +36,7 @@ uint8_t *halo_experts_data(const struct halo_experts *x, uint32_t slot, const st
 
 void halo_experts_expect(struct halo_experts *x, uint32_t slot)
 {
-    halo_expert_memory_begin(&x->memory, slot);
+    halo_experts_claim(x, slot);
     x->pending[slot] = halo_experts_all_parts(&x->layers[x->cache.slots[slot].layer]);
     x->arrived[slot] = 0;
     x->is_spoiled[slot] = false;

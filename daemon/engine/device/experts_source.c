@@ -111,14 +111,16 @@ static void read_layer_ahead(struct halo_experts *x, uint32_t now, uint32_t laye
 }
 
 /* Where the order is known: streamed layers in their turns, from `now` on; in a sweep all experts of the next layer,
- * while `now` computes or when its turn has come. A buffer that somebody has to empty is not for what nobody waits
- * for. */
+ * while `now` computes or when its turn has come, unless memory has to go. A buffer that somebody has to empty is not
+ * for what nobody waits for. */
 static void read_ahead(struct halo_experts *x, uint32_t now, uint32_t next)
 {
+    bool may_sweep = x->memory.kind != HALO_EXPERT_MEMORY_COPIED && atomic_load(&x->wanted_bytes) == 0;
     for (uint32_t i = 0; i < x->setup.n_slots && x->shape.is_dense; i++)
         read_layer_ahead(x, now, (now + i) % x->shape.n_layers);
-    if (x->cache.is_sweep && next < x->shape.n_layers && x->memory.kind != HALO_EXPERT_MEMORY_COPIED)
+    if (x->cache.is_sweep && next < x->shape.n_layers && may_sweep)
         read_layer_ahead(x, now, next);
+    halo_experts_purge(x);
 }
 
 /* Whether the batch is a prompt's, which leaves few experts of any layer unused. */
@@ -165,7 +167,7 @@ static int choose(void *owner, uint32_t layer, const uint32_t *ids, uint32_t n, 
         time_token(x, n);
     for (uint32_t i = 0; i < n; i++) {
         x->chosen[i] = (struct halo_experts_chosen){.id = ids[i], .slot = HALO_EXPERT_NONE};
-        halo_expert_cache_hold(&x->cache, layer, ids[i]);
+        halo_experts_hold(x, ids[i]);
     }
     give_up_guesses(x);
     place(x);
@@ -338,9 +340,11 @@ static void release(void *owner)
     drop_untaken(x);
     for (uint32_t i = 0; i < x->n_chosen; i++)
         halo_expert_cache_unhold(&x->cache, x->layer, x->chosen[i].id);
-    if (x->n_chosen > 0)
-        read_ahead(x, (x->layer + 1) % x->shape.n_layers, x->layer + 1);
+    bool has_run = x->n_chosen > 0;
     x->n_chosen = 0;
+    halo_experts_end_layer(x);
+    if (has_run)
+        read_ahead(x, (x->layer + 1) % x->shape.n_layers, x->layer + 1);
 }
 
 static bool wants_guess(void *owner, uint32_t layer)

@@ -226,7 +226,10 @@ static int create_experts(struct halo_load *load, const struct halo_device_ops *
                                        .plan = &instance->model->plan,
                                        .stats = stats};
     struct halo_expert_shape shape;
+    struct halo_device_info info;
     halo_expert_shape_of(ops, device, setup.plan, &shape);
+    ops->describe(device, &info);
+    setup.purge_bytes = info.features & HALO_DEVICE_HOST_MEMORY ? halo_budget_reserve(info.memory_bytes) : 0;
     setup.n_slots = budget->least_slots;
     int r = shape.is_dense ? 0 : count_slots(load, budget, &setup.n_slots);
     if (r < 0)

@@ -200,7 +200,7 @@ static void expire_parked(struct halo_port *port, uint64_t now_ns)
     }
 }
 
-static void tick(struct halo_port *port, bool is_pressed)
+static void tick(struct halo_port *port, enum halo_memory_call call)
 {
     uint64_t now_ns = halo_clock_ns();
     if (port->config.link && now_ns - port->beat_ns >= BEAT_NS) {
@@ -210,7 +210,7 @@ static void tick(struct halo_port *port, bool is_pressed)
     halo_port_expire_models(port, now_ns);
     expire_parked(port, now_ns);
     halo_port_heat_expire(port, now_ns);
-    halo_port_watch_memory(port, now_ns, is_pressed);
+    halo_port_watch_memory(port, now_ns, call);
 }
 
 /* What the mail and the time made possible. */
@@ -235,16 +235,17 @@ static bool is_over(const struct halo_port *port)
 
 int halo_port_run(struct halo_port *port)
 {
-    halo_port_watch_memory(port, halo_clock_ns(), false);
+    halo_port_watch_memory(port, halo_clock_ns(), HALO_MEMORY_TIME);
     while (!is_over(port)) {
         bool reading = !port->eof && halo_port_unsent(port) < OUT_STOP_READING;
-        struct pollfd fds[4] = {
+        struct pollfd fds[5] = {
             {.fd = port->box.event_fd, .events = POLLIN},
             {.fd = reading ? port->config.in_fd : -1, .events = POLLIN},
             {.fd = halo_port_unsent(port) > 0 ? port->config.out_fd : -1, .events = POLLOUT},
             {.fd = port->watch ? port->watch->fd : -1, .events = POLLPRI},
+            {.fd = port->watch ? port->watch->events_fd : -1, .events = POLLPRI},
         };
-        if (poll(fds, 4, (int)(BEAT_NS / 1000000)) < 0 && errno != EINTR) {
+        if (poll(fds, 5, (int)(BEAT_NS / 1000000)) < 0 && errno != EINTR) {
             halo_log(HALO_LOG_ERROR, "poll: %s", strerror(errno));
             return EXIT_FAILURE;
         }
@@ -253,7 +254,7 @@ int halo_port_run(struct halo_port *port)
         if (port->eof && port->config.link)
             break; /* halod is gone */
         take_mail(port);
-        tick(port, port->watch && halo_pressure_watch_fired(port->watch, fds[3].revents));
+        tick(port, halo_port_memory_call(port, fds[3].revents, fds[4].revents));
         settle(port);
         if (halo_port_unsent(port) > 0 && (port->config.link || fds[2].revents))
             write_output(port);

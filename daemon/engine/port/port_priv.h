@@ -162,7 +162,11 @@ void halo_port_catalog_done(struct halo_port *port, struct halo_catalog *catalog
 
 /* pressure.c */
 /* Looks at memory when it is time, or when the trigger has fired, and acts. */
-void halo_port_watch_memory(struct halo_port *port, uint64_t now_ns, bool has_fired);
+/* Why memory is looked at: because it is time, the control group is at its limit, or tasks stall. */
+enum halo_memory_call { HALO_MEMORY_TIME, HALO_MEMORY_LIMIT, HALO_MEMORY_STALL };
+/* What poll said of the watch's two descriptors. */
+enum halo_memory_call halo_port_memory_call(const struct halo_port *port, short trigger, short events);
+void halo_port_watch_memory(struct halo_port *port, uint64_t now_ns, enum halo_memory_call call);
 /* 0, or OUT_OF_MEMORY in the fault: memory is too short for a load for which nobody goes. */
 int halo_port_may_load(const struct halo_port *port, struct halo_fault *fault);
 /* What the caches of experts of a model could give back, whoever uses it; NULL: of all models. */

@@ -1,9 +1,10 @@
 /* pressure.c: acts on memory pressure, and lets caches of experts give memory back and take it again.
  *
- * Port thread, which alone has the time: it looks once a second, and when the kernel's trigger fires. What is to be
- * done is decided by <engine/pressure.h>; the memory is given back by the device thread between two steps, and taken
- * again by the prefetch thread. One resize of a model at a time; a model does not go before its resize is over.
- * Whatever is done is a notice to the replies that it slows down, or a line of the log where there are none.
+ * Port thread, which alone has the time: it looks once a second, more often when little is left, and at once when the
+ * kernel's trigger fires or the control group is at its limit. What is to be done is decided by <engine/pressure.h>;
+ * the memory is given back by the device thread when a layer has ended, and taken again by the prefetch thread. One
+ * resize of a model at a time; a model does not go before its resize is over. Whatever is done is a notice to the
+ * replies that it slows down, or a line of the log where there are none.
  */
 #include <assert.h>
 #include <stdio.h>
@@ -14,6 +15,8 @@
 #include "port/port_priv.h"
 
 #define TEXT_BYTES 400
+#define PLENTY 3    /* reserves that are more than a burst takes */
+#define NEAR_RATE 4 /* looks for each one of a quiet time: as often as poll returns */
 
 /* ---- telling ---- */
 
@@ -100,11 +103,15 @@ static bool is_wanted_more(const struct halo_instance *a, const struct halo_inst
     return a->n_users == 0 && a->idle_since_ns > b->idle_since_ns;
 }
 
-static void resize(struct halo_port *port, struct halo_instance *instance, bool grows, uint64_t bytes)
+/* bytes: to give back; 0: one slab is taken again. */
+static void resize(struct halo_port *port, struct halo_instance *instance, uint64_t bytes)
 {
+    bool grows = bytes == 0;
     instance->resizing = true;
-    instance->resize = (struct halo_resize){.grows = grows, .bytes = bytes};
+    instance->resize = (struct halo_resize){.grows = grows};
     atomic_store(&instance->takes_memory, grows);
+    if (!grows)
+        halo_experts_want(instance->experts, bytes);
     halo_note_post(grows ? &port->prefetch.box : &port->device.box, &instance->resize.note, HALO_NOTE_RESIZE);
 }
 
@@ -118,7 +125,22 @@ void halo_port_shrink(struct halo_port *port, uint64_t bytes)
         if (!found)
             return;
         uint64_t spare = spare_bytes(found), part = spare < bytes ? spare : bytes;
-        resize(port, found, false, part);
+        resize(port, found, part);
+        bytes -= part;
+    }
+}
+
+/* More is missing while a step that takes long gives memory back, layer by layer. */
+static void want_more(struct halo_port *port, uint64_t bytes)
+{
+    for (uint32_t i = 0; i < port->n_instances && bytes > 0; i++) {
+        struct halo_experts_memory memory;
+        if (!port->instances[i]->resizing || port->instances[i]->resize.grows)
+            continue;
+        halo_experts_memory(port->instances[i]->experts, &memory);
+        uint64_t part = memory.spare_bytes < bytes ? memory.spare_bytes : bytes;
+        if (part > 0)
+            halo_experts_want(port->instances[i]->experts, part);
         bytes -= part;
     }
 }
@@ -144,7 +166,7 @@ static void grow(struct halo_port *port)
     halo_experts_memory(found->experts, &memory);
     if (held + memory.slab_bytes <= halo_device_thread_budget(&port->device) &&
         m->available_bytes >= halo_budget_reserve(m->total_bytes) + memory.slab_bytes)
-        resize(port, found, true, 0);
+        resize(port, found, 0);
 }
 
 static void tell_shrunk(struct halo_port *port, const struct halo_instance *instance)
@@ -170,6 +192,7 @@ void halo_port_resize_done(struct halo_port *port, struct halo_resize *resize)
     struct halo_experts_memory memory;
     char size[HALO_SIZE_TEXT];
     instance->resizing = false;
+    halo_experts_want(instance->experts, 0); /* what was asked for since comes with the next resize */
     halo_experts_memory(instance->experts, &memory);
     if (resize->fault.code != HALO_FAULT_NONE)
         halo_log(HALO_LOG_WARN, "the cache of experts of %s cannot grow: %s", instance->name, resize->fault.text);
@@ -189,14 +212,42 @@ void halo_port_allow_guesses(const struct halo_port *port, const struct halo_ins
         halo_experts_allow_guesses(instance->experts, port->pressure.level < HALO_PRESSURE_NO_GUESSES);
 }
 
-void halo_port_watch_memory(struct halo_port *port, uint64_t now_ns, bool has_fired)
+enum halo_memory_call halo_port_memory_call(const struct halo_port *port, short trigger, short events)
+{
+    bool is_limited = port->watch && halo_pressure_watch_limited(port->watch, events);
+    if (port->watch && halo_pressure_watch_fired(port->watch, trigger))
+        return HALO_MEMORY_STALL;
+    return is_limited ? HALO_MEMORY_LIMIT : HALO_MEMORY_TIME;
+}
+
+/* When memory is not far from being short, it may be gone before a whole interval is over. */
+static uint64_t interval_ns(const struct halo_port *port)
+{
+    const struct halo_pressure_sample *m = &port->memory;
+    bool is_near = m->available_bytes < halo_budget_reserve(m->total_bytes) / 4 * 3;
+    return port->pressure.rules.sample_ns / (is_near || port->pressure.level > HALO_PRESSURE_CALM ? NEAR_RATE : 1);
+}
+
+/* A burst of another process may take what is left before anybody looks again: then the kernel takes slots. Where much
+ * is left, that is not worth what it costs. */
+static void let_purge(const struct halo_port *port)
+{
+    const struct halo_pressure_sample *m = &port->memory;
+    uint64_t reserve = halo_budget_reserve(m->total_bytes);
+    for (uint32_t i = 0; i < port->n_instances; i++)
+        if (port->instances[i]->state == HALO_INSTANCE_READY && port->instances[i]->experts)
+            halo_experts_let_purge(port->instances[i]->experts, m->available_bytes < PLENTY * reserve ? reserve : 0);
+}
+
+void halo_port_watch_memory(struct halo_port *port, uint64_t now_ns, enum halo_memory_call call)
 {
     enum halo_pressure_level before = port->pressure.level;
     struct halo_pressure_actions actions;
-    if (!port->watch || (!has_fired && now_ns - port->memory.now_ns < port->pressure.rules.sample_ns))
+    if (!port->watch || (call == HALO_MEMORY_TIME && now_ns - port->memory.now_ns < interval_ns(port)))
         return;
     halo_pressure_watch_read(port->watch, now_ns, &port->memory);
-    port->memory.is_triggered = has_fired;
+    port->memory.is_triggered = call == HALO_MEMORY_STALL;
+    let_purge(port);
     halo_pressure_step(&port->pressure, &port->memory, &actions);
     if (actions.has_moved) {
         for (uint32_t i = 0; i < port->n_instances; i++)
@@ -204,7 +255,9 @@ void halo_port_watch_memory(struct halo_port *port, uint64_t now_ns, bool has_fi
                 halo_port_allow_guesses(port, port->instances[i]);
         tell_level(port, port->pressure.level > before);
     }
-    if (actions.give_bytes > 0 && !halo_port_is_resizing(port))
+    if (actions.give_bytes > 0 && halo_port_is_resizing(port))
+        want_more(port, actions.give_bytes);
+    else if (actions.give_bytes > 0)
         halo_port_shrink(port, actions.give_bytes);
     else if (actions.may_grow)
         grow(port);

@@ -393,6 +393,28 @@ static void what_is_in_use_does_not_close(void **state)
     halo_expert_cache_finish(&cache);
 }
 
+/* Single slots close, then the rest of their slab; opened again, all are empty. */
+static void single_slots_close(void **state)
+{
+    struct halo_expert_cache cache;
+    assert_int_equal(halo_expert_cache_init(&cache, 1, 4, 8, 1), 0);
+    for (uint32_t id = 0; id < 4; id++)
+        use(&cache, 0, id);
+    uint32_t slot = halo_expert_cache_find(&cache, 0, 1), first = slot / 4 * 4;
+    assert_int_equal(halo_expert_cache_close(&cache, slot, 1), 1);
+    assert_int_equal(halo_expert_cache_find(&cache, 0, 1), HALO_EXPERT_NONE);
+    assert_int_equal(halo_expert_cache_worth(&cache, slot, 1), HALO_EXPERT_BUSY); /* it is closed */
+    check(&cache);
+    assert_int_equal(halo_expert_cache_close(&cache, first, 4), 3);
+    check(&cache);
+    assert_int_equal(cache.n_open, 4);
+    assert_int_equal(halo_expert_cache_open(&cache, slot, 1), 1);
+    assert_int_equal(halo_expert_cache_open(&cache, first, 4), 3);
+    assert_int_equal(halo_expert_cache_open(&cache, first, 4), 0);
+    check(&cache);
+    halo_expert_cache_finish(&cache);
+}
+
 /* ---- everything at once ---- */
 
 /* Layers in turn, with slots for some: each is there when its turn comes, and read once in a round. */
@@ -479,6 +501,7 @@ int main(void)
         cmocka_unit_test(ahead_in_turn),
         cmocka_unit_test(closing),
         cmocka_unit_test(what_is_in_use_does_not_close),
+        cmocka_unit_test(single_slots_close),
         cmocka_unit_test(random_calls),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,6 +1,7 @@
 /* test_pressure_watch.c: what is read of memory, from folders that look like /proc and /sys/fs/cgroup, and from the
  * kernel that runs the test. */
 #include <errno.h>
+#include <fcntl.h>
 #include <poll.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -79,6 +80,45 @@ static void which_file(void **state)
     assert_true(read_once("groups/memory.pressure").some == 2);
 }
 
+/* The nearest group with a limit is watched: this one, or one above it. */
+static void which_events(void **state)
+{
+    struct halo_pressure_watch watch;
+    char text[8] = "";
+    put("proc/self/cgroup", "0::/x/y/z\n");
+    put("groups/x/y/z/memory.max", "max\n");
+    put("groups/x/y/z/memory.events", "z");
+    put("groups/x/y/memory.events", "y");
+    put("groups/x/memory.max", "max\n");
+    put("groups/x/memory.events", "x");
+    halo_pressure_watch_open(&watch, proc, groups);
+    assert_int_equal(watch.events_fd, -1);
+    halo_pressure_watch_close(&watch);
+    const char *const limits[] = {"groups/x/memory.high", "groups/x/y/memory.max", "groups/x/y/z/memory.high"};
+    for (int i = 0; i < 3; i++) {
+        put(limits[i], "1000\n");
+        halo_pressure_watch_open(&watch, proc, groups);
+        assert_true(watch.events_fd >= 0);
+        assert_int_equal(pread(watch.events_fd, text, sizeof(text), 0), 1);
+        assert_int_equal(text[0], 'x' + i);
+        halo_pressure_watch_close(&watch);
+    }
+}
+
+/* The group's descriptor is read, so that poll waits again; one that cannot be read is closed. */
+static void a_group_at_its_limit(void **state)
+{
+    struct halo_pressure_watch watch = {.fd = -1, .events_fd = open("/proc/self/stat", O_RDONLY)};
+    assert_true(watch.events_fd >= 0);
+    assert_false(halo_pressure_watch_limited(&watch, 0));
+    assert_true(halo_pressure_watch_limited(&watch, POLLPRI | POLLERR));
+    close(watch.events_fd);
+    watch.events_fd = open("/proc/self", O_RDONLY | O_DIRECTORY);
+    assert_false(halo_pressure_watch_limited(&watch, POLLPRI | POLLERR));
+    assert_int_equal(watch.events_fd, -1);
+    assert_false(halo_pressure_watch_limited(&watch, POLLPRI));
+}
+
 /* The file was not written to. */
 static void plain_files_stay(void **state)
 {
@@ -113,7 +153,7 @@ static void this_machine(void **state)
 /* Its group was removed: poll says so, and it is not polled any more. */
 static void a_trigger_that_is_gone(void **state)
 {
-    struct halo_pressure_watch watch = {.fd = dup(STDIN_FILENO)};
+    struct halo_pressure_watch watch = {.fd = dup(STDIN_FILENO), .events_fd = -1};
     assert_true(watch.fd >= 0);
     assert_false(halo_pressure_watch_fired(&watch, 0));
     assert_true(halo_pressure_watch_fired(&watch, POLLPRI));
@@ -142,10 +182,8 @@ static int finish(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(which_file),
-        cmocka_unit_test(plain_files_stay),
-        cmocka_unit_test(this_machine),
-        cmocka_unit_test(a_trigger_that_is_gone),
+        cmocka_unit_test(which_file),       cmocka_unit_test(which_events), cmocka_unit_test(a_group_at_its_limit),
+        cmocka_unit_test(plain_files_stay), cmocka_unit_test(this_machine), cmocka_unit_test(a_trigger_that_is_gone),
     };
     return cmocka_run_group_tests(tests, start, finish);
 }

@@ -2,9 +2,9 @@
  * device: when memory is short, and for another model. Replies that are under way have the ids of the resident model.
  *
  * What the kernel says of memory is read from a folder of the test's. The linker puts this file in front of the
- * scheduler's step, so that a reply stands still in its middle for as long as the test wants.
- * Models: $HALO_SHARED/models, else ../shared/models; without them two are made, with random weights.
- * Argument: mkgguf.
+ * scheduler's step and the run of a layer, so that a reply stands still in its middle for as long as the test wants,
+ * and takes pages of purgeable slots as the kernel does. Models: $HALO_SHARED/models, else ../shared/models; without
+ * them two are made, with random weights. Argument: mkgguf.
  */
 #include <assert.h>
 #include <limits.h>
@@ -22,9 +22,11 @@
 #include <cmocka.h>
 
 #include <cpu/cpu.h>
+#include <engine/expert_cache.h>
 #include <engine/expert_trial.h>
 #include <engine/pressure_watch.h>
 #include <engine/scheduler.h>
+#include <store/slab.h>
 
 #include "child.h"
 
@@ -38,6 +40,8 @@
 #define TOTAL_KIB 1000000 /* its reserve is a sixteenth */
 #define PLENTY_KIB 900000
 #define SHORT_KIB 1000
+#define LITTLE_KIB 50000 /* less than the reserve, but not short: nothing is given back or taken */
+#define LAYERS 4
 
 static char folder[4096], root[] = "/tmp/halo-test-shrink-XXXXXX", proc[64];
 static struct halo_pressure_watch watch;
@@ -47,9 +51,37 @@ static int64_t next_id;
 static int32_t want[2][REPLY]; /* the ids of the resident model */
 
 static struct control {
-    _Atomic uint32_t n_steps, limit; /* steps that did something, and how many may */
-    atomic_bool is_guessing;         /* whether it pays or not */
+    _Atomic uint32_t n_steps, limit;        /* steps that did something, and how many may */
+    _Atomic uint32_t n_layers, layer_limit; /* runs of a streamed layer */
+    _Atomic uint32_t n_purgeable;           /* slots that were made so */
+    atomic_bool is_guessing;                /* whether it pays or not */
+    atomic_bool is_taking;                  /* the kernel takes what it may */
 } * control;
+
+void __real_halo_expert_cache_run(struct halo_expert_cache *cache, uint32_t layer, bool is_sweep);
+void __wrap_halo_expert_cache_run(struct halo_expert_cache *cache, uint32_t layer, bool is_sweep);
+void __wrap_halo_expert_cache_run(struct halo_expert_cache *cache, uint32_t layer, bool is_sweep)
+{
+    while (atomic_load(&control->n_layers) >= atomic_load(&control->layer_limit))
+        usleep(1000);
+    atomic_fetch_add(&control->n_layers, 1);
+    __real_halo_expert_cache_run(cache, layer, is_sweep);
+}
+
+/* The kernel takes a page from the middle of one slot, all of the next one, and leaves the third. */
+int __real_halo_slabs_make_purgeable(struct halo_slabs *slabs, uint32_t slot);
+int __wrap_halo_slabs_make_purgeable(struct halo_slabs *slabs, uint32_t slot);
+int __wrap_halo_slabs_make_purgeable(struct halo_slabs *slabs, uint32_t slot)
+{
+    int r = __real_halo_slabs_make_purgeable(slabs, slot);
+    uint32_t number = atomic_fetch_add(&control->n_purgeable, 1) % 3;
+    uint8_t *at = halo_slabs_slot(slabs, slot);
+    uint64_t n_bytes = halo_slabs_stride(slabs);
+    if (r == 0 && atomic_load(&control->is_taking) && number < 2)
+        r = number == 0 ? madvise(at + n_bytes / 8192 * 4096, 4096, MADV_DONTNEED)
+                        : madvise(at, n_bytes, MADV_DONTNEED);
+    return r;
+}
 
 int __real_halo_scheduler_step(struct halo_scheduler *scheduler, struct halo_fault *fault);
 int __wrap_halo_scheduler_step(struct halo_scheduler *scheduler, struct halo_fault *fault);
@@ -106,7 +138,11 @@ static void begin(struct child *c)
 {
     atomic_store(&control->n_steps, 0);
     atomic_store(&control->limit, UINT32_MAX);
+    atomic_store(&control->n_layers, 0);
+    atomic_store(&control->layer_limit, UINT32_MAX);
+    atomic_store(&control->n_purgeable, 0);
     atomic_store(&control->is_guessing, false);
+    atomic_store(&control->is_taking, false);
     put_available(PLENTY_KIB);
     put_stalls(0, 0);
     child_start(c, true, NULL);
@@ -217,6 +253,57 @@ static void in_mid_stream(void **state)
     long given = child_number(child_wait(&c, 3), "expert_given_bytes");
     assert_true(given > 0);
     assert_int_equal(child_number(&c.requests[3], "expert_taken_bytes"), given);
+    assert_int_equal(child_end(&c), 0);
+}
+
+/* A step that takes long gives memory back before it has ended. */
+static void in_mid_step(void **state)
+{
+    struct child c;
+    begin(&c);
+    assert_int_equal(child_number(load(&c, MODEL, ",\"tiers\":\"stream\""), "n_slots"), ALL);
+    atomic_store(&control->layer_limit, LAYERS * STEPS + 1);
+    send_text(&c, 1, 0);
+    while (atomic_load(&control->n_layers) < LAYERS * STEPS + 1)
+        usleep(1000);
+    uint32_t n_steps = atomic_load(&control->n_steps);
+    put_available(SHORT_KIB);
+    wait_status(&c, "\"level\":\"no_loads\"");
+    wait_slots(&c, ALL);                                              /* the layer has not ended */
+    atomic_store(&control->layer_limit, LAYERS * STEPS + LAYERS - 1); /* the last one does not begin */
+    wait_slots(&c, LEAST);
+    assert_int_equal(atomic_load(&control->n_steps), n_steps);
+    put_available(PLENTY_KIB);
+    atomic_store(&control->layer_limit, UINT32_MAX);
+    expect_ids(&c, 1, 0);
+    wait_slots(&c, ALL);
+    assert_int_equal(child_end(&c), 0);
+}
+
+/* The kernel takes slots by itself: what was in them is read again, the cache does without them and gets them back. */
+static void slots_that_the_kernel_takes(void **state)
+{
+    struct child c;
+    begin(&c);
+    put_available(LITTLE_KIB);
+    atomic_store(&control->is_taking, true);
+    assert_int_equal(child_number(load(&c, MODEL, ",\"tiers\":\"stream\""), "n_slots"), ALL);
+    for (uint32_t i = 0; i < 2; i++) {
+        send_text(&c, 1 + i, i);
+        expect_ids(&c, 1 + i, i);
+    }
+    child_send(&c, "{\"type\":\"stats\",\"id\":3}");
+    long purged = child_number(child_wait(&c, 3), "expert_purged_bytes");
+    assert_true(purged > 0);
+    assert_int_equal(child_number(&c.requests[3], "expert_given_bytes"), 0);
+    assert_null(strstr(status(&c)->last, "\"experts\":{\"slots\":32,"));
+    atomic_store(&control->is_taking, false);
+    put_available(PLENTY_KIB);
+    wait_slots(&c, ALL);
+    child_send(&c, "{\"type\":\"stats\",\"id\":4}");
+    assert_int_equal(child_number(child_wait(&c, 4), "expert_taken_bytes"), purged);
+    send_text(&c, 5, 0);
+    expect_ids(&c, 5, 0);
     assert_int_equal(child_end(&c), 0);
 }
 
@@ -379,8 +466,13 @@ int main(int argc, char **argv)
     if (!mkdtemp(root) || !child_find_or_make_models(argv[1], root, folder, sizeof(folder), &is_made))
         return 1;
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(run_resident), cmocka_unit_test(in_mid_stream),     cmocka_unit_test(in_this_order),
-        cmocka_unit_test(no_guesses),   cmocka_unit_test(for_another_model),
+        cmocka_unit_test(run_resident),
+        cmocka_unit_test(in_mid_step),
+        cmocka_unit_test(slots_that_the_kernel_takes),
+        cmocka_unit_test(in_mid_stream),
+        cmocka_unit_test(in_this_order),
+        cmocka_unit_test(no_guesses),
+        cmocka_unit_test(for_another_model),
     };
     return cmocka_run_group_tests(tests, start, finish);
 }

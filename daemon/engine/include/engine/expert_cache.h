@@ -95,18 +95,19 @@ uint32_t halo_expert_cache_ahead(struct halo_expert_cache *cache, uint32_t now, 
 void halo_expert_cache_arrive(struct halo_expert_cache *cache, uint32_t slot, uint64_t generation, bool is_there);
 /* Somebody has used what arrived. */
 void halo_expert_cache_ready(struct halo_expert_cache *cache, uint32_t slot);
-/* What ARRIVED is lost: the slot becomes empty. */
+/* What is ARRIVED or READY is lost: the slot becomes empty. */
 void halo_expert_cache_drop(struct halo_expert_cache *cache, uint32_t slot);
 void halo_expert_cache_release(struct halo_expert_cache *cache, uint32_t slot);
 
-/* The slots [first, first + n), whose memory is given back and taken again together. */
+/* The slots [first, first + n) have their memory given back and taken again together; single ones may close before. */
 /* How much is lost when they close, by the measure that chooses victims: 0 for empty ones, more for what was chosen
- * often and lately. HALO_EXPERT_BUSY: one of them is held or read into, or the cache needs them. O(n). */
+ * often and lately. HALO_EXPERT_BUSY: one of them is held or read into, all are closed, or the cache needs them.
+ * O(n). */
 #define HALO_EXPERT_BUSY UINT64_MAX
 uint64_t halo_expert_cache_worth(const struct halo_expert_cache *cache, uint32_t first, uint32_t n);
-/* They close, and what is in them is forgotten. They are not busy. */
-void halo_expert_cache_close(struct halo_expert_cache *cache, uint32_t first, uint32_t n);
-/* They are closed, and become empty. */
-void halo_expert_cache_open(struct halo_expert_cache *cache, uint32_t first, uint32_t n);
+/* They close, and what is in them is forgotten. They are not busy. Returns how many were open. */
+uint32_t halo_expert_cache_close(struct halo_expert_cache *cache, uint32_t first, uint32_t n);
+/* Those that are closed become empty. Returns how many were. */
+uint32_t halo_expert_cache_open(struct halo_expert_cache *cache, uint32_t first, uint32_t n);
 
 #endif

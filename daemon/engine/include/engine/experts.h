@@ -74,6 +74,7 @@ struct halo_experts_setup {
     struct halo_device_model *device_model; /* gives the slots, where the device has them; outlives the object */
     const struct halo_plan *plan;           /* outlives the object */
     uint32_t n_slots;
+    uint64_t purge_bytes;     /* what halo_experts_let_purge() would say at first */
     struct halo_stats *stats; /* may be NULL */
 };
 
@@ -102,7 +103,11 @@ void halo_experts_report(struct halo_experts *experts, struct halo_experts_repor
 /* ---- memory given back and taken again, in whole slabs ----
  *
  * A model has about HALO_EXPERTS_SLABS of them, so that one is a small part of its cache. What was in them is read
- * again when it is chosen again: no id changes. */
+ * again when it is chosen again: no id changes.
+ *
+ * Memory goes when a layer has ended, in the middle of a step too. What another process takes faster than that, the
+ * kernel takes from purgeable slots: as many of the last slabs' as halo_experts_let_purge() says, those not used
+ * lately. The cache does without what the kernel took, and makes more slots purgeable, at the end of each layer. */
 #define HALO_EXPERTS_SLABS 16
 
 /* Any thread, after open: slots and their bytes in memory now; what could be given back, and what was. */
@@ -112,14 +117,21 @@ struct halo_experts_memory {
 };
 void halo_experts_memory(const struct halo_experts *experts, struct halo_experts_memory *ret);
 
-/* The device thread, between steps: gives slabs back, those that are worth least first, until at least `bytes` are
- * free or the cache needs the rest. Waits up to 0.2 s for reads into slabs that could go. Returns the bytes. */
-uint64_t halo_experts_give_back(struct halo_experts *experts, uint64_t bytes);
-/* The prefetch thread: takes the memory of one slab that was given back, about 0.2 s a GiB. Steps may run meanwhile. 0,
- * -ENOENT: none was given back; or negative with the fault: OUT_OF_MEMORY. */
+/* Any thread, after open: so many bytes are missing now, whatever was asked for before. A step that is under way gives
+ * them back when its layer has ended. The device thread is told to call give_back(), too. */
+void halo_experts_want(struct halo_experts *experts, uint64_t bytes);
+/* The device thread, between steps: gives slabs back, those that are worth least first, until what is wanted is free or
+ * the cache needs the rest. Waits up to 0.2 s for reads into slabs that could go. Returns the bytes that were given
+ * back since the last call, within steps or now; nothing is wanted any more. */
+uint64_t halo_experts_give_back(struct halo_experts *experts);
+/* The prefetch thread: takes the memory of one slab again, or as many slots that the kernel took, about 0.2 s a GiB.
+ * Steps may run meanwhile. 0, -ENOENT: all are there; or negative with the fault: OUT_OF_MEMORY. */
 int halo_experts_take(struct halo_experts *experts, struct halo_fault *fault);
 /* The device thread, after take: its slots are used. Returns its bytes. */
 uint64_t halo_experts_open_taken(struct halo_experts *experts);
+/* Any thread: so many bytes of slots shall be purgeable, at most a quarter of them. Each use of such a
+ * slot costs about 0.1 ms a MiB: it is for a machine that has little memory left. */
+void halo_experts_let_purge(struct halo_experts *experts, uint64_t bytes);
 /* Any thread: whether experts may be read on a guess; at first they may. */
 void halo_experts_allow_guesses(struct halo_experts *experts, bool may_guess);
 

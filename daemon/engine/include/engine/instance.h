@@ -46,8 +46,7 @@ enum halo_unload_why { HALO_UNLOAD_ASKED, HALO_UNLOAD_IDLE, HALO_UNLOAD_ROOM };
 /* Memory of a model's streamed experts, given back or taken again. */
 struct halo_resize {
     struct halo_note note;
-    bool grows;              /* in: take one slab again, or give slabs back */
-    uint64_t bytes;          /* in: to give back, at least */
+    bool grows;              /* in: take one slab again, or give back what halo_experts_want() says */
     bool is_taken;           /* between the threads: the memory is there, and its slots are to open */
     uint64_t done_bytes;     /* out; 0: nothing could be done */
     struct halo_fault fault; /* out: why no memory could be taken */

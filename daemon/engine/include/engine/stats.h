@@ -42,19 +42,20 @@
     X(models_expired) /* ... and at the end of their keep-alive time */                                                \
     X(load_bytes)                                                                                                      \
     X(load_us)                                                                                                         \
-    X(expert_hit_bytes)   /* of streamed experts that a step used: those that were in memory */                        \
-    X(expert_miss_bytes)  /* ... and those that were read from disk for it, on a guess or not */                       \
-    X(expert_guess_bytes) /* ... and asked for on a guess, whether they were read to the end and used or not */        \
-    X(expert_wait_us)     /* steps that waited for experts from the disk */                                            \
-    X(expert_failures)    /* steps that ended because an expert could not be read */                                   \
-    X(streamed_rows)      /* of rows: those of models whose experts or layers are read from disk */                    \
-    X(layer_read_bytes)   /* of streamed layers, read from disk */                                                     \
-    X(layer_wait_us)      /* steps that waited for layers from the disk */                                             \
-    X(layer_failures)     /* steps that ended because a layer could not be read */                                     \
-    X(expert_read_bytes)  /* of streamed experts, read from disk, whether a step waited for them or not */             \
-    X(expert_given_bytes) /* of slots of streamed experts: memory given back, under pressure or for another model */   \
-    X(expert_taken_bytes) /* ... and taken again */                                                                    \
-    X(disk_read_bytes)    /* all that was read from models' files: loads, streamed weights, profiles */
+    X(expert_hit_bytes)    /* of streamed experts that a step used: those that were in memory */                       \
+    X(expert_miss_bytes)   /* ... and those that were read from disk for it, on a guess or not */                      \
+    X(expert_guess_bytes)  /* ... and asked for on a guess, whether they were read to the end and used or not */       \
+    X(expert_wait_us)      /* steps that waited for experts from the disk */                                           \
+    X(expert_failures)     /* steps that ended because an expert could not be read */                                  \
+    X(streamed_rows)       /* of rows: those of models whose experts or layers are read from disk */                   \
+    X(layer_read_bytes)    /* of streamed layers, read from disk */                                                    \
+    X(layer_wait_us)       /* steps that waited for layers from the disk */                                            \
+    X(layer_failures)      /* steps that ended because a layer could not be read */                                    \
+    X(expert_read_bytes)   /* of streamed experts, read from disk, whether a step waited for them or not */            \
+    X(expert_given_bytes)  /* of slots of streamed experts: memory given back, under pressure or for another model */  \
+    X(expert_taken_bytes)  /* ... and taken again */                                                                   \
+    X(expert_purged_bytes) /* ... and memory that the kernel took by itself */                                         \
+    X(disk_read_bytes)     /* all that was read from models' files: loads, streamed weights, profiles */
 
 /* X(identifier, 8 upper bounds) the last bucket is open */
 #define HALO_HISTOGRAM_LIST(X)                                                                                         \
