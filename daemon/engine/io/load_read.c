@@ -15,6 +15,7 @@
 #include <engine/load.h>
 
 #define PROGRESS_NS 100000000u
+#define POPULATING_MIN 2u
 #define POPULATING_MAX 4u
 
 struct arrival {
@@ -194,11 +195,12 @@ static void work_finish(struct work *work)
     free(work->arrivals);
 }
 
-/* Clearing pages is bound by memory, which more than a few threads do not make faster. */
+/* On a virtual machine a page may first have to come from the host, which costs waiting more than computing: two even
+ * on one processor. Clearing is bound by memory, which more than a few threads do not make faster. */
 static unsigned populating_threads(void)
 {
     uint32_t n = halo_workers_processors() / 2;
-    return n < 1 ? 1 : n < POPULATING_MAX ? n : POPULATING_MAX;
+    return n < POPULATING_MIN ? POPULATING_MIN : n < POPULATING_MAX ? n : POPULATING_MAX;
 }
 
 /* Reads with the finisher beside. `stop` is the reader's cancel flag: the client's wish or a failed repack. */
