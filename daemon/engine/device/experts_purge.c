@@ -4,6 +4,7 @@
 
 #define COLD_RUNS 2     /* of its layer, in which nobody has used an expert */
 #define PURGE_CHECKS 16 /* of purgeable slots, after each layer */
+#define PURGE_PART 8    /* at most one of so many slots is purgeable: each use of one costs time */
 
 /* The kernel took the slot, or a part of it: nobody gets it, unless the cache needs it. */
 static void close_purged(struct halo_experts *x, uint32_t slot)
@@ -83,7 +84,8 @@ static bool is_cold(const struct halo_experts *x, uint32_t number, uint64_t runs
 
 void halo_experts_let_purge(struct halo_experts *x, uint64_t bytes)
 {
-    atomic_store(&x->purge_bytes, x->shape.is_dense ? 0 : bytes);
+    uint64_t most = x->setup.n_slots * x->shape.slot_bytes / PURGE_PART;
+    atomic_store(&x->purge_bytes, x->shape.is_dense ? 0 : bytes < most ? bytes : most);
 }
 
 /* Whether more slots should be purgeable. Nobody may need those that the kernel takes. */

@@ -129,8 +129,8 @@ uint64_t halo_experts_give_back(struct halo_experts *experts);
 int halo_experts_take(struct halo_experts *experts, struct halo_fault *fault);
 /* The device thread, after take: its slots are used. Returns its bytes. */
 uint64_t halo_experts_open_taken(struct halo_experts *experts);
-/* Any thread: so many bytes of slots shall be purgeable, at most a quarter of them. Each use of such a
- * slot costs about 0.1 ms a MiB: it is for a machine that has little memory left. */
+/* Any thread: so many bytes of slots shall be purgeable, at most an eighth of them. Each use of such a
+ * slot costs up to 0.1 ms a MiB: it is for a machine that has little memory left. */
 void halo_experts_let_purge(struct halo_experts *experts, uint64_t bytes);
 /* Any thread: whether experts may be read on a guess; at first they may. */
 void halo_experts_allow_guesses(struct halo_experts *experts, bool may_guess);

@@ -71,7 +71,7 @@ void *halo_slabs_slot(const struct halo_slabs *slabs, uint32_t slot);
 uint32_t halo_slabs_slab_of(const struct halo_slabs *slabs, uint32_t slot);
 
 /* The kernel may take the slot's pages from now on: no read into it is in flight, nobody uses it, its slab is taken and
- * is not locked. About 0.1 ms a MiB. 0, or a negative errno: this kernel cannot do that, and nothing has changed. */
+ * is not locked. Up to 0.1 ms a MiB. 0, or a negative errno: this kernel cannot do that, and nothing has changed. */
 int halo_slabs_make_purgeable(struct halo_slabs *slabs, uint32_t slot);
 /* The slot stays in memory again. False: the kernel took some of it, and what was in it is lost. */
 bool halo_slabs_keep(struct halo_slabs *slabs, uint32_t slot);
