@@ -23,7 +23,7 @@ static const struct halo_ctl_option profile_options[] = {
      .offset = offsetof(struct halo_msg_profile, point_ms),
      .has = HALO_CTL_NO_HAS,
      .value_name = "N",
-     .help = "time for each of 30 to 100 measurements of the drive (default 80)"},
+     .help = "time for each of 30 to 60 measurements of the drive (default 80)"},
     {.name = NULL},
 };
 

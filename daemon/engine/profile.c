@@ -13,6 +13,12 @@ static uint64_t in_flight(const struct halo_profile_point *point)
     return (uint64_t)point->block_bytes * point->depth;
 }
 
+/* Fewer bytes in flight, or as many in smaller blocks. */
+static bool is_lighter(const struct halo_profile_point *a, const struct halo_profile_point *b)
+{
+    return in_flight(a) < in_flight(b) || (in_flight(a) == in_flight(b) && a->block_bytes < b->block_bytes);
+}
+
 static double best_rate(const struct halo_profile_point *points, uint32_t n)
 {
     double best = 0;
@@ -25,11 +31,24 @@ uint32_t halo_profile_contenders(const struct halo_profile_point *points, uint32
                                  uint32_t ret_index[HALO_PROFILE_POINTS_MAX])
 {
     double best = best_rate(points, n);
-    uint32_t n_found = 0;
-    for (uint32_t i = 0; i < n && best > 0; i++)
-        if (points[i].bytes_s >= NEAR * best)
-            ret_index[n_found++] = i;
-    return n_found;
+    uint32_t n_found = 0, best_at = 0;
+    for (uint32_t i = 0; i < n && best > 0; i++) {
+        if (points[i].bytes_s < NEAR * best)
+            continue;
+        uint32_t k = n_found++;
+        for (; k > 0 && is_lighter(&points[i], &points[ret_index[k - 1]]); k--)
+            ret_index[k] = ret_index[k - 1];
+        ret_index[k] = i;
+        best_at = points[i].bytes_s == best ? i : best_at;
+    }
+    if (n_found <= HALO_PROFILE_CONTENDERS)
+        return n_found;
+    bool has_best = false;
+    for (uint32_t i = 0; i < HALO_PROFILE_CONTENDERS; i++)
+        has_best = has_best || ret_index[i] == best_at;
+    if (!has_best)
+        ret_index[HALO_PROFILE_CONTENDERS - 1] = best_at;
+    return HALO_PROFILE_CONTENDERS;
 }
 
 struct halo_profile_point halo_profile_median(const struct halo_profile_point rounds[HALO_PROFILE_ROUNDS])
@@ -52,8 +71,7 @@ const struct halo_profile_point *halo_profile_knee(const struct halo_profile_poi
         const struct halo_profile_point *point = &points[i];
         if (point->bytes_s < ENOUGH * best)
             continue;
-        if (!knee || in_flight(point) < in_flight(knee) ||
-            (in_flight(point) == in_flight(knee) && point->block_bytes < knee->block_bytes))
+        if (!knee || is_lighter(point, knee))
             knee = point;
     }
     return knee;

@@ -358,7 +358,7 @@ static void choose_contenders(struct halo_profiling *p)
 static void conclude_contenders(struct halo_profiling *p)
 {
     for (uint32_t i = 0; i < p->n_contenders; i++)
-        p->record.points[p->contenders[i]] = halo_profile_median(p->rounds[i]);
+        p->record.points[p->contenders[i]] = p->finalists[i] = halo_profile_median(p->rounds[i]);
 }
 
 static int measure_next(struct halo_profiling *p, struct halo_phase *phase)
@@ -382,20 +382,20 @@ static int settle(struct halo_profiling *p, struct halo_phase *phase)
 {
     struct halo_profile_record *record = &p->record;
     struct halo_profile *profile = &record->profile;
-    const struct halo_profile_point *knee = halo_profile_knee(record->points, record->n_points);
+    const struct halo_profile_point *knee = halo_profile_knee(p->finalists, p->n_contenders);
     struct halo_profile_point again;
     if (!knee)
         return halo_fault_set(&p->fault, HALO_FAULT_INTERNAL, "no read ended while the drive was measured");
     int r = measure(p, phase, knee, KNEE_TIMES * p->point_ns, &again);
     if (r != 0)
         return r < 0 ? r : 0;
-    record->points[knee - record->points] = again;
+    record->points[p->contenders[knee - p->finalists]] = p->finalists[knee - p->finalists] = again;
     const struct halo_profile_point *alone = point_at(record, knee->block_bytes, 1); /* a point of the grid */
     profile->disk_bytes_s = again.bytes_s;
     profile->disk_block_bytes = knee->block_bytes;
     profile->disk_depth = knee->depth;
     profile->disk_latency_s = alone ? alone->latency_s : 0;
-    bool settled = ++p->n_confirmed == CONFIRM_MAX || halo_profile_knee(record->points, record->n_points) == knee;
+    bool settled = ++p->n_confirmed == CONFIRM_MAX || halo_profile_knee(p->finalists, p->n_contenders) == knee;
     if (!settled)
         atomic_fetch_add(&p->n_total, 1);
     return !settled;

@@ -71,10 +71,15 @@ static void measured(struct halo_profile_point *point)
     point->bytes_s *= spike < 0.125 ? 1.15 : spike < 0.25 ? 0.85 : 1;
 }
 
-/* Bytes in flight of the knee that a profile of `rounds` measurements finds. */
-static double knee_of(uint32_t seed, uint32_t rounds)
+static double true_rate(const struct halo_profile_point *point)
 {
-    struct halo_profile_point points[HALO_PROFILE_POINTS_MAX], all[HALO_PROFILE_ROUNDS];
+    return 2e9 / (1 + 0.12 / ((double)point->block_bytes * point->depth / (1 << 20)));
+}
+
+/* Of the knee that a profile finds by single measurements, or as the prefetch thread does. */
+static double knee_of(uint32_t seed, bool single)
+{
+    struct halo_profile_point points[HALO_PROFILE_POINTS_MAX], finalists[HALO_PROFILE_CONTENDERS];
     uint32_t contenders[HALO_PROFILE_POINTS_MAX], n = 0;
     noise = seed * 2654435761u;
     for (uint32_t depth = 1; depth <= 64; depth *= 2)
@@ -82,26 +87,30 @@ static double knee_of(uint32_t seed, uint32_t rounds)
             points[n] = (struct halo_profile_point){.block_bytes = block, .depth = depth};
             measured(&points[n++]);
         }
-    uint32_t n_contenders = rounds > 1 ? halo_profile_contenders(points, n, contenders) : 0;
+    if (single)
+        return true_rate(halo_profile_knee(points, n));
+    uint32_t n_contenders = halo_profile_contenders(points, n, contenders);
     for (uint32_t i = 0; i < n_contenders; i++) {
+        struct halo_profile_point all[HALO_PROFILE_ROUNDS];
         for (uint32_t k = 0; k < HALO_PROFILE_ROUNDS; k++) {
             all[k] = points[contenders[i]];
             if (k > 0)
                 measured(&all[k]);
         }
-        points[contenders[i]] = halo_profile_median(all);
+        finalists[i] = halo_profile_median(all);
     }
-    const struct halo_profile_point *knee = halo_profile_knee(points, n);
-    for (int tries = 0; rounds > 1 && tries < 4; tries++) { /* for longer: the mean of six */
-        struct halo_profile_point *point = &points[knee - points], once = *point;
+    const struct halo_profile_point *knee = halo_profile_knee(finalists, n_contenders);
+    for (int tries = 0; tries < 4; tries++) { /* for longer: the mean of six */
+        struct halo_profile_point *point = &finalists[knee - finalists], once = *point;
         point->bytes_s = 0;
         for (int i = 0; i < 6; i++, point->bytes_s += once.bytes_s / 6)
             measured(&once);
-        if (halo_profile_knee(points, n) == knee)
+        const struct halo_profile_point *then = halo_profile_knee(finalists, n_contenders);
+        if (then == knee)
             break;
-        knee = halo_profile_knee(points, n);
+        knee = then;
     }
-    return 2e9 / (1 + 0.12 / ((double)knee->block_bytes * knee->depth / (1 << 20))); /* its true rate */
+    return true_rate(knee);
 }
 
 /* The true rates of the knees of many profiles of one drive. */
@@ -110,7 +119,7 @@ static void two_profiles_of_a_drive_agree(void **state)
     double least[2] = {1e12, 1e12}, most[2] = {0, 0};
     for (uint32_t seed = 1; seed <= 200; seed++)
         for (uint32_t i = 0; i < 2; i++) {
-            double rate = knee_of(seed, i == 0 ? 1 : HALO_PROFILE_ROUNDS);
+            double rate = knee_of(seed, i == 0);
             least[i] = rate < least[i] ? rate : least[i];
             most[i] = rate > most[i] ? rate : most[i];
         }

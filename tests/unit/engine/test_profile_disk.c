@@ -143,7 +143,7 @@ static void every_point_has_a_rate(void **state)
     for (uint32_t i = 0; i < record->n_points; i++)
         assert_true(record->points[i].bytes_s > 0 && record->points[i].latency_s > 0);
     assert_true(record->profile.disk_bytes_s > 0 && record->profile.disk_latency_s > 0);
-    const struct halo_profile_point *knee = halo_profile_knee(record->points, record->n_points);
+    const struct halo_profile_point *knee = halo_profile_knee(p->finalists, p->n_contenders);
     assert_in_range(p->n_confirmed, 1, 4);
     if (p->n_confirmed < 4) {
         assert_int_equal(record->profile.disk_block_bytes, knee->block_bytes);

@@ -40,10 +40,11 @@ struct halo_profile_record {
 
 /* ---- pure ---- */
 
-/* The points that may be the knee, by one measurement of each: those that reach 80 % of the best rate. They are
- * measured HALO_PROFILE_ROUNDS times in all, because single measurements of a drive differ by 10 to 15 %. Returns how
- * many. */
+/* The points that may be the knee, by one measurement of each: of those that reach 80 % of the best rate the ones with
+ * the fewest bytes in flight, and the best one. They are measured HALO_PROFILE_ROUNDS times in all, because single
+ * measurements of a drive differ by 10 to 15 %. Returns how many. */
 #define HALO_PROFILE_ROUNDS 3
+#define HALO_PROFILE_CONTENDERS 12u
 uint32_t halo_profile_contenders(const struct halo_profile_point *points, uint32_t n,
                                  uint32_t ret_index[HALO_PROFILE_POINTS_MAX]);
 /* Of HALO_PROFILE_ROUNDS measurements of one point: the one with the middle rate. */
@@ -128,8 +129,9 @@ struct halo_profiling {
     uint8_t *buffer;
     uint32_t at; /* the measurement that is next: of all points, then of the contenders by turns */
     uint32_t contenders[HALO_PROFILE_POINTS_MAX], n_contenders;
-    uint32_t n_confirmed; /* knees that were measured for longer */
-    struct halo_profile_point rounds[HALO_PROFILE_POINTS_MAX][HALO_PROFILE_ROUNDS]; /* of each contender */
+    struct halo_profile_point finalists[HALO_PROFILE_CONTENDERS]; /* their medians */
+    uint32_t n_confirmed;                                         /* knees that were measured for longer */
+    struct halo_profile_point rounds[HALO_PROFILE_CONTENDERS][HALO_PROFILE_ROUNDS]; /* of each contender */
     uint64_t seed, n_draws;                                                         /* of the places that are read */
     uint64_t begin_steps;                                                           /* of the device */
 };
