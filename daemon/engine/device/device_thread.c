@@ -91,7 +91,6 @@ static void resize(struct halo_device_thread *t, struct halo_resize *resize)
     halo_device_set_phase(t, resize->grows ? "taking memory for experts" : "giving memory of experts back");
     if (!resize->grows) {
         resize->done_bytes = halo_experts_give_back(instance->experts);
-        HALO_COUNT(t->stats, expert_given_bytes, resize->done_bytes);
     } else if (resize->is_taken) {
         resize->done_bytes = halo_experts_open_taken(instance->experts);
         HALO_COUNT(t->stats, expert_taken_bytes, resize->done_bytes);

@@ -85,6 +85,8 @@ static uint64_t give_slabs(struct halo_experts *x, uint64_t bytes)
         given += n_open * x->shape.slot_bytes;
     }
     x->given_bytes += given;
+    if (x->setup.stats)
+        HALO_COUNT(x->setup.stats, expert_given_bytes, given);
     return given;
 }
 
@@ -109,6 +111,7 @@ uint64_t halo_experts_give_back(struct halo_experts *x)
             halo_experts_reap(x, GIVE_BACK_REAP_US);
     }
     atomic_store(&x->wanted_bytes, 0);
+    x->owed_bytes = 0;
     bytes = x->given_bytes;
     x->given_bytes = 0;
     return bytes;
@@ -117,11 +120,16 @@ uint64_t halo_experts_give_back(struct halo_experts *x)
 void halo_experts_end_layer(struct halo_experts *x)
 {
     uint64_t wanted = atomic_load(&x->wanted_bytes);
-    halo_experts_drop_purged(x);
-    if (wanted == 0)
+    if (halo_experts_drop_purged(x)) /* nobody needs to look at the kernel's figures to know that memory is short */
+        x->owed_bytes = atomic_load(&x->purge_bytes);
+    uint64_t bytes = wanted > x->owed_bytes ? wanted : x->owed_bytes;
+    if (bytes == 0)
         return;
     reap_all(x);
-    settle_wanted(x, wanted, give_slabs(x, wanted));
+    uint64_t given = give_slabs(x, bytes);
+    settle_wanted(x, wanted, given);
+    bool has_spare = x->cache.n_open >= x->shape.least_slots + x->slab_slots;
+    x->owed_bytes = has_spare && given < x->owed_bytes ? x->owed_bytes - given : 0;
 }
 
 int halo_experts_open_memory(struct halo_experts *x, struct halo_fault *fault)

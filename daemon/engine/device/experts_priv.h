@@ -48,6 +48,7 @@ struct halo_experts {
     uint32_t slab_slots;     /* of every slab but the last */
     uint32_t taken; /* slab whose memory was taken again, until its slots open; NONE: single slots are to open */
     _Atomic uint64_t wanted_bytes; /* to give back as soon as a layer has ended; the port sets it */
+    uint64_t owed_bytes;           /* of purgeable slots that the kernel took, to give back without being asked */
     uint64_t given_bytes;          /* within steps, since the last halo_experts_give_back() */
     _Atomic uint64_t purge_bytes;  /* of slots that shall be purgeable; the port sets it */
     uint32_t purge_at, check_at;   /* slots at which the next searches begin: for cold ones, for those that are gone */
@@ -106,7 +107,7 @@ void halo_experts_claim(struct halo_experts *x, uint32_t slot);
 void halo_experts_hold(struct halo_experts *x, uint32_t id);
 /* Lets the kernel take slots that are least likely to be used soon. */
 void halo_experts_purge(struct halo_experts *x);
-/* A layer has ended: what the kernel took of these is done without. */
-void halo_experts_drop_purged(struct halo_experts *x);
+/* A layer has ended: what the kernel took of these is done without. Whether it took any. */
+bool halo_experts_drop_purged(struct halo_experts *x);
 
 #endif

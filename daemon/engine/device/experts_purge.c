@@ -113,8 +113,10 @@ void halo_experts_purge(struct halo_experts *x)
     purge_cold(x, 0); /* behind a prompt all slots were used just now */
 }
 
-void halo_experts_drop_purged(struct halo_experts *x)
+bool halo_experts_drop_purged(struct halo_experts *x)
 {
-    if (find_purged(x))
-        close_all_purged(x);
+    if (!find_purged(x))
+        return false;
+    close_all_purged(x);
+    return true;
 }

@@ -115,7 +115,8 @@ static void read_layer_ahead(struct halo_experts *x, uint32_t now, uint32_t laye
  * for what nobody waits for. */
 static void read_ahead(struct halo_experts *x, uint32_t now, uint32_t next)
 {
-    bool may_sweep = x->memory.kind != HALO_EXPERT_MEMORY_COPIED && atomic_load(&x->wanted_bytes) == 0;
+    bool may_sweep =
+        x->memory.kind != HALO_EXPERT_MEMORY_COPIED && atomic_load(&x->wanted_bytes) == 0 && x->owed_bytes == 0;
     for (uint32_t i = 0; i < x->setup.n_slots && x->shape.is_dense; i++)
         read_layer_ahead(x, now, (now + i) % x->shape.n_layers);
     if (x->cache.is_sweep && next < x->shape.n_layers && may_sweep)
