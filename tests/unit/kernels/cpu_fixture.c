@@ -318,9 +318,9 @@ void fixture_close(struct fixture *f)
 const uint32_t *fixture_pages(const struct fixture *f, uint32_t which, uint32_t *ret_n)
 {
     /* Page i of sequence s is i * 8 + (s * 5 + i) % 8: no two sequences share one, none has them in a row. */
-    static uint32_t pages[N_SEQUENCES][4096];
+    static uint32_t pages[N_SEQUENCES][8192];
     uint32_t n = f->plan.kv[0].n_pages / N_SEQUENCES;
-    assert_true(which < N_SEQUENCES && n <= 4096);
+    assert_true(which < N_SEQUENCES && n <= sizeof(pages[0]) / sizeof(pages[0][0]));
     for (uint32_t i = 0; i < n; i++)
         pages[which][i] = i * N_SEQUENCES + (which * 5 + i) % N_SEQUENCES;
     *ret_n = n;
