@@ -49,7 +49,9 @@ int halo_hip_emit_kv_write(struct halo_hip_compiler *c, const struct halo_op *op
 /* Blocks of decode attention: of which kernel, how many heads of a kv head they take, for contexts of which levels. */
 struct blocks {
     uint32_t op, rows, n_heads;
-    uint8_t levels; /* 0: all */
+    uint32_t weight;      /* blocks that one of them keeps the GPU as busy as */
+    uint8_t levels;       /* 0: all */
+    uint32_t step, least; /* of splits that a launch of its own merges; 0: the last block does */
 };
 
 static int emit_blocks(struct halo_hip_compiler *c, const struct halo_op_attend *u, struct halo_attend_args args,
@@ -59,28 +61,42 @@ static int emit_blocks(struct halo_hip_compiler *c, const struct halo_op_attend 
     uint32_t n_parts = HALO_HIP_CEIL(u->n_head / kv->n_head_kv, blocks->n_heads);
     uint32_t q_step = u->n_head * kv->head_dim_k * (uint32_t)sizeof(float);
     uint32_t out_step = u->n_head * kv->head_dim_v * (uint32_t)sizeof(float);
-    struct halo_hip_amount n_splits = {HALO_HIP_SPLITS, kv->n_head_kv * n_parts, 1, 0};
+    struct halo_hip_amount n_splits = {HALO_HIP_SPLITS, kv->n_head_kv * n_parts * blocks->weight, 1, 0};
     args.n_parts = n_parts;
-    return halo_hip_emit(
-        c,
-        &(struct halo_hip_emission){
-            .op = blocks->op,
-            .type = kv_type(kv),
-            .rows = blocks->rows,
-            .grid = {n_splits, halo_hip_fixed(kv->n_head_kv * n_parts), halo_hip_per_span(1)},
-            HALO_HIP_ARGS(args),
-            HALO_HIP_PATCHES(HALO_HIP_KV_INPUTS(struct halo_attend_args, sizeof(uint32_t), u->kv_group),
-                             HALO_HIP_STEP(struct halo_attend_args, q, q_step),
-                             HALO_HIP_STEP(struct halo_attend_args, out, out_step),
-                             HALO_HIP_AMOUNT(struct halo_attend_args, n_splits, n_splits),
-                             args.k ? (struct halo_hip_patch)HALO_HIP_ROPE_INPUT(struct halo_attend_args, table, rope)
-                                    : (struct halo_hip_patch){0}),
-            .levels = blocks->levels});
+    args.split_step = blocks->step;
+    args.split_least = blocks->least;
+    struct halo_hip_emission e = {
+        .op = blocks->op,
+        .type = kv_type(kv),
+        .rows = blocks->rows,
+        .grid = {n_splits, halo_hip_fixed(kv->n_head_kv * n_parts), halo_hip_per_span(1)},
+        HALO_HIP_ARGS(args),
+        HALO_HIP_PATCHES(HALO_HIP_KV_INPUTS(struct halo_attend_args, sizeof(uint32_t), u->kv_group),
+                         HALO_HIP_STEP(struct halo_attend_args, q, q_step),
+                         HALO_HIP_STEP(struct halo_attend_args, out, out_step),
+                         HALO_HIP_AMOUNT(struct halo_attend_args, n_splits, n_splits),
+                         args.k ? (struct halo_hip_patch)HALO_HIP_ROPE_INPUT(struct halo_attend_args, table, rope)
+                                : (struct halo_hip_patch){0}),
+        .levels = blocks->levels};
+    int r = halo_hip_emit(c, &e);
+    if (r || !blocks->step)
+        return r;
+    e.op = HALO_HIP_ATTEND_MERGE;
+    e.rows = heads_of(kv) / 128;
+    e.grid[0] = halo_hip_fixed(u->n_head);
+    e.grid[1] = halo_hip_fixed(1);
+    return halo_hip_emit(c, &e);
 }
+
+/* Levels first .. end - 1 of the context, and whether a launch of its own merges splits there. */
+struct levels {
+    uint32_t first, end;
+    bool merge;
+};
 
 /* `together` heads of a kv head to a block, or as many of them as the kernels take. */
 static int emit_decode(struct halo_hip_compiler *c, const struct halo_op_attend *u, const struct halo_attend_args *args,
-                       uint32_t rope, uint32_t together, uint8_t levels)
+                       uint32_t rope, uint32_t together, uint8_t levels, bool merge)
 {
     const struct halo_kv_group *kv = &c->plan->kv[u->kv_group];
     uint32_t dim = heads_of(kv), op = dim == 128   ? HALO_HIP_ATTEND_D128
@@ -89,7 +105,13 @@ static int emit_decode(struct halo_hip_compiler *c, const struct halo_op_attend 
     const struct halo_hip_variant *v = NULL;
     while (!(v = halo_hip_variant_find(op, kv_type(kv), together)) && together > 1)
         together /= 2;
-    struct blocks blocks = {op, together, v && v->max_rows ? v->max_rows : 8, levels};
+    struct blocks blocks = {.op = op,
+                            .rows = together,
+                            .n_heads = v && v->max_rows ? v->max_rows : 8,
+                            .weight = 1,
+                            .levels = levels,
+                            .step = merge ? HALO_KV_PAGE_TOKENS : 0,
+                            .least = merge ? 1 : 0};
     return emit_blocks(c, u, *args, rope, &blocks);
 }
 
@@ -102,29 +124,67 @@ static uint32_t rows_of_four(const struct halo_hip_compiler *c, const struct hal
     return group > 4 && c->blocks_wanted > 0 ? (c->blocks_wanted - 1) / n_blocks : 0;
 }
 
-/* Spans of min .. max rows, at every level. */
+/* Spans of min .. max rows. */
 static int emit_levels(struct halo_hip_compiler *c, const struct halo_op_attend *u, const struct halo_attend_args *args,
-                       uint32_t rope, uint32_t min, uint32_t max)
+                       uint32_t rope, uint32_t min, uint32_t max, struct levels of)
 {
-    uint32_t group = u->n_head / c->plan->kv[u->kv_group].n_head_kv, n_levels = halo_hip_n_levels(c->plan), done = 0;
+    uint32_t group = u->n_head / c->plan->kv[u->kv_group].n_head_kv, done = 0;
     int r = 0;
-    for (uint32_t level = 0; level < n_levels && !r; level++) {
+    for (uint32_t level = of.first; level < of.end && !r; level++) {
         uint32_t four = rows_of_four(c, u, level), levels = 0;
         if (done >> level & 1)
             continue;
-        for (uint32_t l = level; l < n_levels; l++)
+        for (uint32_t l = level; l < of.end; l++)
             levels |= rows_of_four(c, u, l) == four ? 1u << l : 0;
         done |= levels;
         if (four >= min) {
             halo_hip_span_limit(c, min, four < max ? four : max);
-            r = emit_decode(c, u, args, rope, 4, (uint8_t)levels);
+            r = emit_decode(c, u, args, rope, 4, (uint8_t)levels, of.merge);
         }
         if (four < max && !r) {
             halo_hip_span_limit(c, four >= min ? four + 1 : min, max);
-            r = emit_decode(c, u, args, rope, group, (uint8_t)levels);
+            r = emit_decode(c, u, args, rope, group, (uint8_t)levels, of.merge);
         }
     }
     return r;
+}
+
+static bool has_kernel(const struct halo_hip_compiler *c, const struct halo_kv_group *kv, uint32_t op, uint32_t rows)
+{
+    return halo_hip_kernel_find(c->model->device, op, kv_type(kv), rows) >= 0;
+}
+
+/* The level of context from which on a launch of its own merges splits and matrix tiles pay, where the device has
+ * them; and how many other blocks one of tiles is worth: it fills a compute unit. */
+enum { LONG_LEVEL = 4, TILES_WEIGHT = 4 };
+
+/* Whether rows can see so many pages as only that level has. */
+static bool sees_long(const struct halo_hip_compiler *c, const struct halo_op_attend *u)
+{
+    uint32_t n_window = HALO_HIP_CEIL(u->window, HALO_KV_PAGE_TOKENS) + 1;
+    return halo_hip_n_levels(c->plan) > LONG_LEVEL && (u->window == 0 || n_window > 1u << 2 * (LONG_LEVEL - 1));
+}
+
+/* Spans of min .. max rows, at every level. */
+static int emit_rows(struct halo_hip_compiler *c, const struct halo_op_attend *u, const struct halo_attend_args *args,
+                     uint32_t rope, uint32_t min, uint32_t max)
+{
+    static const struct blocks tiles = {.op = HALO_HIP_ATTEND_TILES_D128,
+                                        .rows = 1,
+                                        .n_heads = HALO_ATTEND_TILE_HEADS,
+                                        .weight = TILES_WEIGHT,
+                                        .levels = 1u << LONG_LEVEL,
+                                        .step = HALO_ATTEND_TILE_STEP,
+                                        .least = HALO_ATTEND_TILE_LEAST};
+    const struct halo_kv_group *kv = &c->plan->kv[u->kv_group];
+    uint32_t n_levels = halo_hip_n_levels(c->plan);
+    if (!sees_long(c, u) || !has_kernel(c, kv, HALO_HIP_ATTEND_MERGE, heads_of(kv) / 128))
+        return emit_levels(c, u, args, rope, min, max, (struct levels){0, n_levels, false});
+    int r = emit_levels(c, u, args, rope, min, max, (struct levels){0, LONG_LEVEL, false});
+    if (r || heads_of(kv) > 128 || !has_kernel(c, kv, tiles.op, 1))
+        return r ? r : emit_levels(c, u, args, rope, min, max, (struct levels){LONG_LEVEL, n_levels, true});
+    halo_hip_span_limit(c, min, max);
+    return emit_blocks(c, u, *args, rope, &tiles);
 }
 
 static struct halo_score_arg score_arg(const struct halo_hip_compiler *c, const struct halo_op_attend *u)
@@ -161,7 +221,7 @@ int halo_hip_emit_attend_heads(struct halo_hip_compiler *c, const struct halo_op
     args.n_rot = heads->n_rot;
     args.neox = heads->neox;
     args.eps = heads->eps;
-    int r = emit_levels(c, u, &args, rope, c->min_rows, c->max_rows);
+    int r = emit_rows(c, u, &args, rope, c->min_rows, c->max_rows);
     halo_hip_span_limit(c, c->min_rows, c->max_rows);
     return r;
 }
@@ -233,7 +293,8 @@ static int emit_latent(struct halo_hip_compiler *c, const struct halo_op_attend 
         kv->type != HALO_KV_F32 && halo_hip_kernel_find(c->model->device, HALO_HIP_LATENT_TILES, kv_type(kv), 1) >= 0;
     struct blocks blocks = {.op = tiles ? HALO_HIP_LATENT_TILES : HALO_HIP_LATENT,
                             .rows = 1,
-                            .n_heads = tiles ? HALO_LATENT_QUERIES : HALO_LATENT_HEADS};
+                            .n_heads = tiles ? HALO_LATENT_QUERIES : HALO_LATENT_HEADS,
+                            .weight = 1};
     return emit_blocks(c, u, *args, 0, &blocks);
 }
 
@@ -254,7 +315,7 @@ int halo_hip_emit_attend(struct halo_hip_compiler *c, const struct halo_op *op)
         halo_hip_span_limit(c, 1, max);
         r = emit_latent(c, u, &args);
     } else if (!r) {
-        r = emit_levels(c, u, &args, 0, 1, max);
+        r = emit_rows(c, u, &args, 0, 1, max);
     }
     halo_hip_loop_end(c);
     return r;

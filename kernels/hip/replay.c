@@ -35,7 +35,8 @@ int halo_hip_launch(struct halo_hip_run *run, uint32_t variant, struct halo_hip_
 static uint32_t count_splits(const struct halo_hip_run *run, uint32_t blocks_per_split, uint32_t n_rows)
 {
     uint32_t most = halo_hip_most_splits(run->level);
-    uint32_t n = HALO_HIP_CEIL(run->model->program.blocks_wanted, blocks_per_split * n_rows);
+    /* Rounded down: a block more than the GPU holds would wait for the others. */
+    uint32_t n = run->model->program.blocks_wanted / (blocks_per_split * n_rows);
     n = n < most ? n : most;
     n = n * n_rows <= HALO_HIP_ITEMS_MAX ? n : HALO_HIP_ITEMS_MAX / n_rows;
     return n > 1 ? n : 1;

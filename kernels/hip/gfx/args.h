@@ -203,8 +203,20 @@ struct halo_attend_args {
     struct halo_score_arg score;
     uint32_t n_head, n_splits, n_parts, n_rot, neox;
     float eps;
-    uint32_t act_cols; /* of an activation row: those of all heads, or head_dim_v: a row for each head */
+    uint32_t act_cols;                /* of an activation row: those of all heads, or head_dim_v: a row for each head */
+    uint32_t split_step, split_least; /* positions, and least number of them; 0: see below */
 };
+
+/* attend_tiles_<kv type>_d128: the same for up to HALO_ATTEND_TILE_HEADS heads to a block, on targets that have it; no
+ * cache of f32. Its splits are always merged by a launch of their own and are runs of steps of HALO_ATTEND_TILE_STEP
+ * positions, at least HALO_ATTEND_TILE_LEAST of them. n_parts = ceil(n_head / n_head_kv / HALO_ATTEND_TILE_HEADS). */
+#define HALO_ATTEND_TILE_HEADS 8
+#define HALO_ATTEND_TILE_STEP 16
+#define HALO_ATTEND_TILE_LEAST 8
+
+/* attend_merge_<kv type>_d<dim>: merges the splits that attend or attend_tiles has left, right behind it and with the
+ * same arguments: splits are runs of steps of split_step positions, at least split_least of them. With split_step == 0
+ * attend merges them itself. Grid (n_head, 1, rows). */
 
 /* latent_<kv type>: the same over latent pages, for up to HALO_LATENT_HEADS heads to a block; no k, v and weights. One
  * row of the cache for all heads (n_head_kv is 1), n_parts = ceil(n_head / HALO_LATENT_HEADS).

@@ -19,6 +19,26 @@ template <int G, int D> struct alignas(16) attend_lds {
     uint32_t last;
 };
 
+/* How the pages of a row, or steps of fewer positions, are divided. */
+struct attend_splits {
+    uint32_t lowest;         /* position that the row sees */
+    uint32_t n_pages, first; /* of the row; the first one that it sees */
+    uint32_t length, n;      /* pages of a split; the splits that have a page */
+};
+
+/* Splits are no shorter than `least`. */
+HALO_DEVICE attend_splits splits_of(const halo_attend_args &a, int32_t pos, uint32_t step, uint32_t least)
+{
+    attend_splits splits;
+    splits.lowest = kv_lowest(a.score, pos);
+    splits.n_pages = pos < 0 ? 0 : (uint32_t)pos / step + 1;
+    splits.first = splits.lowest / step;
+    const uint32_t n_seen = splits.n_pages - splits.first, even = HALO_HIP_CEIL(n_seen, a.n_splits);
+    splits.length = n_seen && even < least ? least : even;
+    splits.n = splits.length ? HALO_HIP_CEIL(n_seen, splits.length) : 0;
+    return splits;
+}
+
 /* The block's heads and pages. */
 struct attend_job {
     uint32_t row, kv_head, first_head, n_heads;
@@ -29,25 +49,24 @@ struct attend_job {
     const uint32_t *pages;        /* of the row */
 };
 
-HALO_DEVICE attend_job job_of(const halo_attend_args &a, uint32_t n_heads_max)
+template <uint32_t STEP = KV_PAGE>
+HALO_DEVICE attend_job job_of(const halo_attend_args &a, uint32_t n_heads_max, uint32_t least = 1)
 {
     const uint32_t row = halo_block_z(), kv_head = halo_block_y() / a.n_parts, group = a.n_head / a.kv.n_head_kv;
     const uint32_t first = halo_block_y() % a.n_parts * n_heads_max;
     const int32_t pos = a.kv.pos[row];
-    const uint32_t n_pages = pos < 0 ? 0 : (uint32_t)pos / KV_PAGE + 1, lowest = kv_lowest(a.score, pos);
-    const uint32_t n_seen = n_pages - lowest / KV_PAGE, length = HALO_HIP_CEIL(n_seen, a.n_splits);
-    const uint32_t begin = lowest / KV_PAGE + halo_min_of(halo_block_x() * length, n_seen);
+    const attend_splits splits = splits_of(a, pos, STEP, least);
     attend_job job;
     job.row = row;
     job.kv_head = kv_head;
     job.first_head = kv_head * group + first;
     job.n_heads = halo_min_of(group - first, n_heads_max);
     job.pos = pos;
-    job.lowest = lowest;
-    job.begin = begin;
-    job.end = halo_min_of(begin + length, n_pages);
-    job.n_pages = n_pages;
-    job.n_splits = length ? HALO_HIP_CEIL(n_seen, length) : 0;
+    job.lowest = splits.lowest;
+    job.begin = splits.first + halo_min_of(halo_block_x() * splits.length, splits.n_pages - splits.first);
+    job.end = halo_min_of(job.begin + splits.length, splits.n_pages);
+    job.n_pages = splits.n_pages;
+    job.n_splits = splits.n;
     job.pages = a.kv.pages + a.kv.page_first[row];
     return job;
 }

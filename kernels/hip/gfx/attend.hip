@@ -12,9 +12,8 @@
  * them (attend_merge.h). Scores are in units of log2, so that exp2 does. D is the largest head dimension of the kernel;
  * q and sums beyond the real one are zero.
  */
+#include "attend_heads.h"
 #include "attend_merge.h"
-#include "heads.h"
-#include "kv_store.h"
 
 /* The wave's part of the scores. */
 template <uint32_t TYPE, int G, int D> HALO_DEVICE void scores(const attend_part<TYPE, D> &part, attend_lds<G, D> &lds)
@@ -113,66 +112,6 @@ template <int G, int D> HALO_DEVICE void join(attend_lds<G, D> &lds, float out[G
     halo_barrier();
 }
 
-/* Whether q, k and v come straight from their product: not for heads larger than those of heads_<kv type>. */
-template <int D> HALO_DEVICE bool takes_product(const halo_attend_args &a)
-{
-    return D <= HALO_HEADS_DIM && a.k;
-}
-
-/* One head of q or k into LDS, normalised and rotated if this kernel does that. */
-template <int D>
-HALO_DEVICE void bring_head(const halo_attend_args &a, const head_tables<D / 32> &tables, float *values, float *x)
-{
-    if (takes_product<D>(a) && a.q_weight)
-        norm_head<D / 32>(tables, a.kv.head_dim_k, a.eps, values);
-    leave_head<D / 32>(values, D, x);
-    if (takes_product<D>(a))
-        rotate_head<D / 32>(tables, a.n_rot, a.neox, x);
-}
-
-/* The block's heads of q into LDS, and, for the split that has the row's own position, k and v there and into the
- * cache: each head by a wave. */
-template <uint32_t TYPE, int G, int D>
-HALO_DEVICE void bring_heads(const halo_attend_args &a, const attend_job &job, const head_tables<D / 32> &q_tables,
-                             const head_tables<D / 32> &k_tables, bool newest, attend_lds<G, D> &lds)
-{
-    constexpr int N = D / 32;
-    constexpr uint32_t K_WAVE = G % WAVES, V_WAVE = (G + 1) % WAVES;
-    const uint32_t wave = halo_wave(), dim = a.kv.head_dim_k, at = (uint32_t)job.pos % KV_PAGE;
-    const float scale = kv_score_scale(a.score, job.pos);
-    float fresh[N];
-    if (newest)
-        load_head<N>((wave == K_WAVE ? a.k : a.v) + ((uint64_t)job.row * a.kv.n_head_kv + job.kv_head) * dim, dim,
-                     fresh);
-    for (uint32_t g = wave; g < G; g += WAVES) {
-        float values[N] = {};
-        if (g < job.n_heads) {
-            load_head<N>(a.q + ((uint64_t)job.row * a.n_head + job.first_head + g) * dim, dim, values);
-            bring_head<D>(a, q_tables, values, lds.q[g]);
-            if constexpr (TYPE == HALO_KV_Q4)
-                hadamard_row<N>(dim, lds.q[g]);
-        } else {
-            leave_head<N>(values, D, lds.q[g]);
-        }
-        for (uint32_t d = halo_lane(); d < D; d += 32)
-            lds.q[g][d] *= scale;
-    }
-    if (!newest)
-        return;
-    uint8_t *page = kv_page(a.kv, job.row, (uint32_t)job.pos);
-    if (wave == K_WAVE) {
-        bring_head<D>(a, k_tables, fresh, lds.fresh[0]);
-        if constexpr (TYPE == HALO_KV_Q4)
-            hadamard_row<N>(dim, lds.fresh[0]);
-        store_head<TYPE, false>(kv_head_k<TYPE>(a.kv, page, job.kv_head), lds.fresh[0], dim, at, 0, 32);
-    } else if (wave == V_WAVE) {
-        leave_head<N>(fresh, D, lds.fresh[1]);
-        if constexpr (TYPE == HALO_KV_Q4)
-            hadamard_row<N>(dim, lds.fresh[1]);
-        store_head<TYPE, true>(kv_head_v<TYPE>(a.kv, page, job.kv_head), lds.fresh[1], dim, at, 0, 32);
-    }
-}
-
 /* The split's pages; of the first one `part` has everything. Page numbers are read two pages ahead. */
 template <uint32_t TYPE, int G, int D>
 HALO_DEVICE void attend_pages(const halo_attend_args &a, const attend_job &job, uint8_t *page,
@@ -209,12 +148,8 @@ template <uint32_t TYPE, int G, int D> HALO_DEVICE void attend(const halo_attend
 {
     const attend_job job = job_of(a, G);
     const bool some = job.begin < job.end, newest = takes_product<D>(a) && some && job.end == job.n_pages;
-    head_tables<D / 32> q_tables, k_tables;
-    if (takes_product<D>(a)) {
-        const float *table = a.table + (uint64_t)job.row * a.n_rot;
-        load_tables<D / 32>(a.q_weight, a.kv.head_dim_k, table, a.n_rot, &q_tables);
-        load_tables<D / 32>(a.k_weight, a.kv.head_dim_k, table, a.n_rot, &k_tables);
-    }
+    attend_tables<D> tables;
+    tables.load(a, job.row);
     attend_part<TYPE, D> part;
     uint8_t *page = some ? a.kv.base + job.pages[job.begin] * a.kv.page_bytes : nullptr;
     /* Before the inputs are ready, the row's own position is not in the cache; without k and v here, others may be
@@ -228,7 +163,7 @@ template <uint32_t TYPE, int G, int D> HALO_DEVICE void attend(const halo_attend
     halo_inputs_ready();
     if (!some)
         return;
-    bring_heads<TYPE, G, D>(a, job, q_tables, k_tables, newest, lds);
+    bring_heads<TYPE, G, D, WAVES>(a, job, tables, newest, lds);
     halo_barrier();
     if (n_early < n) {
         load_k<TYPE, D>(a, job, page, n, &part);
@@ -236,7 +171,7 @@ template <uint32_t TYPE, int G, int D> HALO_DEVICE void attend(const halo_attend
     }
     attend_pages<TYPE, G, D>(a, job, page, part, lds);
     leave_split<TYPE, G, D>(a, job, lds);
-    if (job.n_splits > 1 &&
+    if (job.n_splits > 1 && a.split_step == 0 &&
         halo_last_block(a.counter + job.row * a.kv.n_head_kv * a.n_parts + halo_block_y(), job.n_splits, &lds.last))
         merge<TYPE, G, D>(a, job, lds);
 }

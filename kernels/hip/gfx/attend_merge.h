@@ -42,28 +42,40 @@ HALO_DEVICE float *partial_of(const halo_attend_args &a, uint32_t row, uint32_t 
     return a.partial + (((uint64_t)row * a.n_head + head) * a.n_splits + split) * HALO_PARTIAL_STRIDE(a.kv.head_dim_v);
 }
 
-/* The heads of this split: as results, or as partial results. */
-template <uint32_t TYPE, int G, int D>
-HALO_DEVICE void leave_split(const halo_attend_args &a, const attend_job &job, attend_lds<G, D> &lds)
+/* A head of this split, whose sum of weighted V is `v`: as a result, or as a partial result. */
+template <uint32_t TYPE, int N>
+HALO_DEVICE void leave_part(const halo_attend_args &a, const attend_job &job, uint32_t head, float max, float sum,
+                            halo_f4 (&v)[N])
 {
     const uint32_t dim = a.kv.head_dim_v;
+    float *partial = partial_of(a, job.row, head, halo_block_x());
+    const float scale = job.n_splits > 1 ? 1 : halo_rcp(sum + kv_sink(a.score, head, max));
+    for (uint32_t k = 0; k < N; k++) {
+        const uint32_t i = 4 * halo_lane() + 128 * k;
+        for (int j = 0; j < 4; j++)
+            v[k].e[j] *= scale;
+        if (job.n_splits > 1 && i < dim)
+            halo_store4(partial + HALO_PARTIAL_HEAD, i, dim, v[k]);
+    }
+    if (job.n_splits == 1)
+        leave_whole<TYPE>(a, job.row, head, v);
+    else if (halo_lane() == 0)
+        *reinterpret_cast<halo_f2 *>(partial) = halo_f2{{max, sum}};
+}
+
+/* The heads of this split. */
+template <uint32_t TYPE, int G, int D>
+HALO_DEVICE void leave_split(const halo_attend_args &a, const attend_job &job, const attend_lds<G, D> &lds)
+{
     for (uint32_t g = halo_wave(); g < job.n_heads; g += WAVES) {
-        const uint32_t head = job.first_head + g;
-        float *partial = partial_of(a, job.row, head, halo_block_x());
-        const float scale = halo_rcp(lds.sum[g] + kv_sink(a.score, head, lds.max[g]));
         halo_f4 v[D / 128];
         for (uint32_t k = 0; k < D / 128; k++) {
             const uint32_t i = 4 * halo_lane() + 128 * k;
             const halo_f4 x = halo_load<halo_f4>(&lds.out[0][g][i]), y = halo_load<halo_f4>(&lds.out[1][g][i]);
             for (int j = 0; j < 4; j++)
-                v[k].e[j] = (x.e[j] + y.e[j]) * (job.n_splits > 1 ? 1 : scale);
-            if (job.n_splits > 1 && i < dim)
-                halo_store4(partial + HALO_PARTIAL_HEAD, i, dim, v[k]);
+                v[k].e[j] = x.e[j] + y.e[j];
         }
-        if (job.n_splits == 1)
-            leave_whole<TYPE>(a, job.row, head, v);
-        if (job.n_splits > 1 && halo_lane() == 0)
-            *reinterpret_cast<halo_f2 *>(partial) = halo_f2{{lds.max[g], lds.sum[g]}};
+        leave_part<TYPE>(a, job, job.first_head + g, lds.max[g], lds.sum[g], v);
     }
 }
 

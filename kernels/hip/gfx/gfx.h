@@ -10,7 +10,8 @@
  *   halo_barrier              all threads of the block, orders LDS and global memory of the block
  *   halo_wave_barrier         all lanes of the wave, orders their LDS
  *   halo_fence, halo_count    orders global memory for the whole GPU; adds 1 to a counter there, gives what it was:
- *                             see halo_last_block
+ *                             see halo_last_block. With HALO_BLOCK_FENCES one thread's fence between two barriers is
+ *                             that of the block
  *   halo_shuffle              the value of another lane; halo_xor<1|2|4|8|16>: of lane ^ M. All live lanes of the wave
  *                             must take part. halo_broadcast: of one lane, the same for all of them
  *   halo_dot4 halo_dot4_u     c + sum of four products of bytes: signed times signed, unsigned times signed; exact
@@ -27,6 +28,7 @@
  *   HALO_KERNEL_RESIDENT(name, struct args, threads, blocks)   an EARLY one with so few registers that a
  *                             multiprocessor holds `blocks` blocks of it at once, on NVIDIA's chips; the other kernels
  *                             there: 2 of up to 256 threads, else 1. AMD's compiler has its own way
+ *   HALO_LAUNCHES_OVERLAP     defined where an EARLY launch does begin before the one in front of it has ended
  *   HALO_PLAIN_STEPS          chunks of each row that a lane loads in a stage (persistent.h), of plain weights
  *   HALO_LDS(struct type, name)   the one LDS object of a kernel; undefined until written
  * and 16x16x16 matrix tiles (f16 in, f32 sums), whose register layout is the target's own:
@@ -55,6 +57,10 @@
  *                                 are of no use
  *   halo_strip_mma(w, x, sums)    sums[i] += products of weight row halo_strip_sum_row(i) and row of x
  *                                 halo_strip_sum_x(i), i < HALO_STRIP_SUMS
+ *   With HALO_STRIP_STEP it goes by steps, which can be taken alone, of so many words of a lane's halves:
+ *   halo_strip_step(w, x, k, sums)   the step of words k .. k + HALO_STRIP_STEP - 1
+ *   halo_strip_sum_of(i)          which of the lane's HALO_STRIP_HEADS rows of x sum i is of: halo_strip_sum_x of that
+ *   halo_strip_rows_max, halo_strip_rows_sum   over the lanes that have other weight rows of the same row of x
  * and on pairs of halves: halo_pair_add(a, b), halo_pair_fma(a, b, c), one rounding each.
  * Sources of the layouts: AMD's RDNA3 and RDNA4 ISA documents, NVIDIA's PTX ISA (mma.m16n8k16).
  */
@@ -212,16 +218,26 @@ HALO_DEVICE float halo_block_max(float v, float *part)
  * what the others wrote before. For all threads of the block; `flag` in LDS, free again after the next barrier. */
 HALO_DEVICE bool halo_last_block(uint32_t *counter, uint32_t n, uint32_t *flag)
 {
+#if !defined(HALO_BLOCK_FENCES)
     halo_fence();
+#endif
     halo_barrier();
     if (halo_tid() == 0) {
+#if defined(HALO_BLOCK_FENCES)
+        halo_fence();
+#endif
         *flag = halo_count(counter) == n - 1;
         if (*flag)
             *counter = 0;
+#if defined(HALO_BLOCK_FENCES)
+        halo_fence();
+#endif
     }
     halo_barrier();
     const bool last = *flag;
+#if !defined(HALO_BLOCK_FENCES)
     halo_fence();
+#endif
     return last;
 }
 

@@ -17,6 +17,7 @@
 #define HALO_LDS(type, name) __shared__ type name
 #define HALO_DEVICE_MEMBER __device__ __forceinline__
 #endif
+#define HALO_LAUNCHES_OVERLAP 1
 #define HALO_KERNEL(name, type, threads)                                                                               \
     HALO_DEVICE void name##_after_inputs(const type &a);                                                               \
     HALO_KERNEL_EARLY(name, type, threads)                                                                             \
@@ -70,6 +71,7 @@ HALO_DEVICE void halo_barrier(void)
     asm volatile("bar.sync 0;" ::: "memory");
 }
 
+#define HALO_BLOCK_FENCES 1
 HALO_DEVICE void halo_fence(void)
 {
     asm volatile("fence.acq_rel.gpu;" ::: "memory");
@@ -340,15 +342,39 @@ HALO_DEVICE uint32_t halo_strip_sum_x(int i)
 {
     return (halo_lane() & 3) * 2 + ((uint32_t)i & 1);
 }
-HALO_DEVICE void halo_strip_mma(const uint32_t w[HALO_STRIP_ROWS][16], const uint32_t x[16],
-                                float sums[HALO_STRIP_SUMS])
+#define HALO_STRIP_STEP 2
+template <int N>
+HALO_DEVICE void halo_strip_step(const uint32_t (&w)[HALO_STRIP_ROWS][N], const uint32_t (&x)[N], int k,
+                                 float (&sums)[HALO_STRIP_SUMS])
+{
+    asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, "
+                 "{%0, %1, %2, %3};"
+                 : "+f"(sums[0]), "+f"(sums[1]), "+f"(sums[2]), "+f"(sums[3])
+                 : "r"(w[0][k]), "r"(w[1][k]), "r"(w[0][k + 1]), "r"(w[1][k + 1]), "r"(x[k]), "r"(x[k + 1]));
+}
+#define HALO_STRIP_HEADS 2
+HALO_DEVICE int halo_strip_sum_of(int i)
+{
+    return i & 1;
+}
+HALO_DEVICE float halo_strip_rows_max(float v)
+{
+    v = halo_max(v, halo_xor<4>(v));
+    v = halo_max(v, halo_xor<8>(v));
+    return halo_max(v, halo_xor<16>(v));
+}
+HALO_DEVICE float halo_strip_rows_sum(float v)
+{
+    v += halo_xor<4>(v);
+    v += halo_xor<8>(v);
+    return v + halo_xor<16>(v);
+}
+HALO_DEVICE void halo_strip_mma(const uint32_t (&w)[HALO_STRIP_ROWS][16], const uint32_t (&x)[16],
+                                float (&sums)[HALO_STRIP_SUMS])
 {
 #pragma unroll
-    for (int k = 0; k < 16; k += 2)
-        asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, "
-                     "{%0, %1, %2, %3};"
-                     : "+f"(sums[0]), "+f"(sums[1]), "+f"(sums[2]), "+f"(sums[3])
-                     : "r"(w[0][k]), "r"(w[1][k]), "r"(w[0][k + 1]), "r"(w[1][k + 1]), "r"(x[k]), "r"(x[k + 1]));
+    for (int k = 0; k < 16; k += HALO_STRIP_STEP)
+        halo_strip_step(w, x, k, sums);
 }
 HALO_DEVICE uint32_t halo_pair_add(uint32_t a, uint32_t b)
 {

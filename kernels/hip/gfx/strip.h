@@ -100,7 +100,7 @@ HALO_DEVICE void strip_load(const uint8_t *const *row, const halo_row_layout &at
 
 template <uint32_t TYPE>
 HALO_DEVICE void strip_products(const strip_stage<TYPE> &stage, const uint16_t *x, uint32_t base, uint32_t n,
-                                float sums[HALO_STRIP_SUMS])
+                                float (&sums)[HALO_STRIP_SUMS])
 {
     typedef strip_code<TYPE> code;
     uint32_t xs[16], w[HALO_STRIP_ROWS][16];

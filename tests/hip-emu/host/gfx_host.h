@@ -80,6 +80,8 @@ HALO_DEVICE void halo_barrier(void)
     halo_host_barrier();
 }
 
+#define HALO_LAUNCHES_OVERLAP 1 /* they do not, but what uses it is tested here */
+
 /* Blocks run one after the other; the counter orders them for ThreadSanitizer. */
 HALO_DEVICE void halo_fence(void)
 {
@@ -258,18 +260,37 @@ HALO_DEVICE uint32_t halo_strip_sum_x(int)
 {
     return halo_lane() & 15;
 }
-HALO_DEVICE void halo_strip_mma(const uint32_t w[HALO_STRIP_ROWS][16], const uint32_t x[16],
-                                float sums[HALO_STRIP_SUMS])
+#define HALO_STRIP_STEP 8
+template <int N>
+HALO_DEVICE void halo_strip_step(const uint32_t (&w)[HALO_STRIP_ROWS][N], const uint32_t (&x)[N], int k,
+                                 float (&sums)[HALO_STRIP_SUMS])
 {
+    halo_frag a, b;
     halo_acc c;
+    memcpy(a.e, w[0] + k, sizeof(a.e));
+    memcpy(b.e, x + k, sizeof(b.e));
     memcpy(c.e, sums, sizeof(c.e));
-    for (int k = 0; k < 16; k += 8) {
-        halo_frag a, b;
-        memcpy(a.e, w[0] + k, sizeof(a.e));
-        memcpy(b.e, x + k, sizeof(b.e));
-        c = halo_mma(a, b, c);
-    }
+    c = halo_mma(a, b, c);
     memcpy(sums, c.e, sizeof(c.e));
+}
+#define HALO_STRIP_HEADS 1
+HALO_DEVICE int halo_strip_sum_of(int)
+{
+    return 0;
+}
+HALO_DEVICE float halo_strip_rows_max(float v)
+{
+    return halo_max(v, halo_xor<16>(v));
+}
+HALO_DEVICE float halo_strip_rows_sum(float v)
+{
+    return v + halo_xor<16>(v);
+}
+HALO_DEVICE void halo_strip_mma(const uint32_t (&w)[HALO_STRIP_ROWS][16], const uint32_t (&x)[16],
+                                float (&sums)[HALO_STRIP_SUMS])
+{
+    for (int k = 0; k < 16; k += HALO_STRIP_STEP)
+        halo_strip_step(w, x, k, sums);
 }
 HALO_DEVICE uint32_t halo_pair_fma(uint32_t a, uint32_t b, uint32_t c)
 {

@@ -119,6 +119,107 @@ static void heads_and_cache(enum halo_kv_type kv, uint32_t n_head, uint32_t n_he
     fixture_finish(&f);
 }
 
+/* Heads over one kv head, with norm and rotation in the launch of attention where there is `product`. */
+struct long_context {
+    enum halo_kv_type kv;
+    uint32_t n_head, dim;
+    bool product;
+};
+
+static uint16_t build_long_context(struct fixture *f, const struct long_context *c)
+{
+    uint32_t n = c->n_head * c->dim;
+    uint16_t q = fixture_input(f, n, 3), k = fixture_input(f, c->dim, 1), v = fixture_input(f, c->dim, 1),
+             out = fixture_value(f, n);
+    if (c->product) {
+        uint32_t weight = fixture_weight(f, HALO_TYPE_F32, HALO_WEIGHT_VECTOR, c->dim, 1, 1, 1),
+                 rope = fixture_rope(f, HALO_ROPE_NEOX, c->dim, 1, 10000);
+        fixture_op(f, (struct halo_op){.kind = HALO_OP_QK_NORM,
+                                       .u.qk_norm = {q, k, weight, weight, c->n_head, 1, c->dim, 1e-6f}});
+        fixture_op(f, (struct halo_op){.kind = HALO_OP_ROPE, .u.rope = {q, k, c->n_head, 1, c->dim, rope}});
+    }
+    fixture_op(f, (struct halo_op){.kind = HALO_OP_KV_WRITE, .u.kv_write = {k, v, 1, CACHE}});
+    fixture_op(f, (struct halo_op){.kind = HALO_OP_ATTEND,
+                                   .u.attend = {.q = q,
+                                                .out = out,
+                                                .kv_layer = 1,
+                                                .kv_group = CACHE,
+                                                .n_head = c->n_head,
+                                                .scale = (float)(1 / sqrt(c->dim)),
+                                                .sinks = HALO_WEIGHT_NONE}});
+    write_first_group(f);
+    return out;
+}
+
+enum { LONG_CHUNKS = 3, LONG_PAGES = 70, LONG_ROWS = 2, LONG_SEQUENCE = 3 };
+
+/* Chunks of a prompt, whose pages are then copied over the rest of the context: attention of as many rows as it has
+ * takes an emulated GPU too long. */
+static void fill_long_context(struct fixture *f)
+{
+    char reason[HALO_DEVICE_REASON] = "";
+    uint32_t n_pages, n_filled = LONG_CHUNKS * MAX_ROWS / HALO_KV_PAGE_TOKENS;
+    const uint32_t *pages = fixture_pages(f, (LONG_SEQUENCE + 3 * CACHE) % 8, &n_pages);
+    uint64_t n_bytes = f->device_ops->kv_page_bytes(f->model, CACHE);
+    uint8_t *page = malloc(n_bytes);
+    assert_non_null(page);
+    for (int32_t i = 0; i < LONG_CHUNKS; i++) {
+        int32_t tokens[MAX_ROWS];
+        for (int32_t r = 0; r < MAX_ROWS; r++)
+            tokens[r] = (5 * r + 3 * i) % N_VOCAB;
+        fixture_run(f, LONG_SEQUENCE, tokens, MAX_ROWS, i * MAX_ROWS, NULL);
+    }
+    assert_true(n_pages > LONG_PAGES);
+    for (uint32_t i = n_filled; i < LONG_PAGES; i++) {
+        assert_int_equal(f->device_ops->kv_read(f->model, CACHE, pages[i * i % n_filled], page, reason), 0);
+        assert_int_equal(f->device_ops->kv_write(f->model, CACHE, pages[i], page, reason), 0);
+    }
+    free(page);
+}
+
+/* Single rows behind a context of the last level: several splits, which a launch of their own merges, and in matrix
+ * tiles several steps to a wave. */
+static void rows_behind_a_long_context(const struct long_context *c)
+{
+    struct fixture f;
+    char what[96];
+    float *want[LONG_ROWS];
+    fixture_init(&f, N_VOCAB, MAX_ROWS, (LONG_PAGES + 1) * HALO_KV_PAGE_TOKENS);
+    take_cache(&f, c->kv, 1, c->dim);
+    uint16_t out = build_long_context(&f, c);
+    snprintf(what, sizeof(what), "kv %d, %u heads of %u behind %d pages", (int)c->kv, c->n_head, c->dim, LONG_PAGES);
+    for (int device = 0; device < 2; device++) {
+        if (device == 0)
+            use_cpu(&f);
+        else
+            use_hip(&f);
+        fill_long_context(&f);
+        for (int32_t i = 0; i < LONG_ROWS; i++) {
+            float *have = run_and_peek(&f, out, 1, LONG_PAGES * HALO_KV_PAGE_TOKENS + i);
+            if (device == 0) {
+                want[i] = have;
+                continue;
+            }
+            compare_rows(what, have, want[i], 1, c->n_head * c->dim, attend_bound(c->kv, false));
+            free(have);
+            free(want[i]);
+        }
+    }
+    fixture_finish(&f);
+}
+
+static void attention_behind_a_long_context(void **state)
+{
+    static const struct long_context cases[] = {
+        {HALO_KV_F16, 5, 64, true},
+        {HALO_KV_Q8, 1, 128, false},
+        {HALO_KV_Q4, 1, 128, true},
+        {HALO_KV_F16, 1, 160, true},
+    };
+    for (uint32_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++)
+        rows_behind_a_long_context(&cases[i]);
+}
+
 /* One batch of rows of several sequences; the value of each row, freshly allocated. */
 static float *run_rows(struct fixture *f, uint16_t value, uint32_t n_rows, const uint32_t *seq, const int32_t *pos)
 {
@@ -395,11 +496,9 @@ static void heads_over_latent_caches(void **state)
 int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(attention_of_every_cache),
-        cmocka_unit_test(attention_of_rows_apart),
-        cmocka_unit_test(attention_with_masked_and_bent_scores),
-        cmocka_unit_test(attention_of_latent_caches),
-        cmocka_unit_test(heads_over_latent_caches),
+        cmocka_unit_test(attention_of_every_cache),        cmocka_unit_test(attention_of_rows_apart),
+        cmocka_unit_test(attention_behind_a_long_context), cmocka_unit_test(attention_with_masked_and_bent_scores),
+        cmocka_unit_test(attention_of_latent_caches),      cmocka_unit_test(heads_over_latent_caches),
     };
     return compare_main(argc, argv, tests, sizeof(tests) / sizeof(tests[0]));
 }

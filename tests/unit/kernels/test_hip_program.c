@@ -418,17 +418,19 @@ static void compare(const char *name, const char *text)
     free(wanted);
 }
 
+/* A chip of AMD's has all kernels but those of attend_tiles.hip and attend_merge.hip. */
+static const char *const amd[] = {"attend_tiles_", "attend_merge_", NULL};
+
 /* Decode of one row and of several, rows of one sequence, a prompt. */
 static void launches_of_a_toy(void **state)
 {
-    static const char *const all[] = {NULL};
     static struct fixture f;
     static struct halo_device device;
     static struct halo_device_model model;
     char *text = NULL;
     size_t n = 0;
     build(&f);
-    compile(&f, &device, &model, all);
+    compile(&f, &device, &model, amd);
     FILE *to = open_memstream(&text, &n);
     assert_non_null(to);
     program_print_list(to, &model, 0, HALO_HIP_APART);
@@ -444,11 +446,49 @@ static void launches_of_a_toy(void **state)
     fixture_finish(&f);
 }
 
+/* The launches of one row of a decode step. Freshly allocated. */
+static char *decode_text(struct fixture *f, const char *const *without)
+{
+    static struct halo_device device;
+    static struct halo_device_model model;
+    char *text = NULL;
+    size_t n = 0;
+    FILE *to = open_memstream(&text, &n);
+    assert_non_null(to);
+    compile(f, &device, &model, without);
+    program_print_list(to, &model, 0, HALO_HIP_APART);
+    model_finish(&model);
+    assert_int_equal(fclose(to), 0);
+    return text;
+}
+
+/* At the last level of the context: matrix tiles, or without them the other kernel, and a launch that merges the
+ * splits. Rows that see few pages of it, by a window, have few splits. */
+static void launches_of_decode_attention(void **state)
+{
+    static const char *const all[] = {NULL}, *const no_tiles[] = {"attend_tiles_", NULL};
+    static struct fixture f;
+    build(&f);
+    char *tiles = decode_text(&f, all), *merge = decode_text(&f, no_tiles);
+    compare("toy-tiles", tiles);
+    compare("toy-merge", merge);
+    for (uint32_t window = 128; window <= 3000; window += 2872) {
+        for (uint32_t i = 0; i < f.plan.n_ops; i++)
+            if (f.ops[i].kind == HALO_OP_ATTEND)
+                f.ops[i].u.attend.window = window;
+        char *text = decode_text(&f, all);
+        assert_int_equal(strstr(text, "attend_merge_") != NULL, window > 2048);
+        free(text);
+    }
+    free(tiles);
+    free(merge);
+    fixture_finish(&f);
+}
+
 /* Ops with a state: the same launches for one row and for many, over the sequences of the batch. */
 /* Where experts are streamed: the same launches, which find the experts in slots, and two stops. */
 static void launches_with_streamed_experts(void **state)
 {
-    static const char *const all[] = {NULL};
     static struct fixture f;
     static struct halo_device device;
     static struct halo_device_model model;
@@ -456,7 +496,7 @@ static void launches_with_streamed_experts(void **state)
     size_t n = 0;
     build(&f);
     stream_experts(&f);
-    compile(&f, &device, &model, all);
+    compile(&f, &device, &model, amd);
     FILE *to = open_memstream(&text, &n);
     assert_non_null(to);
     program_print_list(to, &model, 0, HALO_HIP_APART);
@@ -549,7 +589,8 @@ static void shapes_of_blocks_are_refused(void **state)
 /* The kernels that replace them on a GPU without matrix units, or where a file was built without the fused kernels. */
 static void launches_without_matrix_units(void **state)
 {
-    static const char *const without[] = {"strip_", "prefill_", "gemm_", "moe_gemm_", "heads_", NULL};
+    static const char *const without[] = {"strip_", "prefill_",      "gemm_",         "moe_gemm_",
+                                          "heads_", "attend_tiles_", "attend_merge_", NULL};
     static struct fixture f;
     static struct halo_device device;
     static struct halo_device_model model;
@@ -681,7 +722,7 @@ static void a_missing_kernel_is_named(void **state)
     static struct halo_device device;
     build(&f);
     for (uint32_t c = 0; c < sizeof(cases) / sizeof(cases[0]); c++) {
-        const char *const without[] = {cases[c].kernel, NULL};
+        const char *const without[] = {cases[c].kernel, "attend_tiles_", "attend_merge_", NULL};
         char reason[HALO_DEVICE_REASON] = "";
         int r = 0;
         device_init(&device, without);
@@ -734,6 +775,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(launches_of_a_toy),
+        cmocka_unit_test(launches_of_decode_attention),
         cmocka_unit_test(launches_with_streamed_experts),
         cmocka_unit_test(launches_with_states),
         cmocka_unit_test(launches_with_blocks),
