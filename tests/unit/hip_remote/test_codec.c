@@ -225,6 +225,18 @@ static void products_and_sums_that_wrap_are_refused(void **state)
     assert_int_equal(encode_request(halo_remote_op_find(HIP_OP_MEMCPY_FROM_BLOB), &blob, 0), -ERANGE);
 }
 
+/* It would end the name that the runtime reads. */
+static void a_text_has_no_nul(void **state)
+{
+    const uint64_t module = (uint64_t)HALO_REMOTE_MODULE << 56 | (uint64_t)1 << 32;
+    const uint64_t function = (uint64_t)HALO_REMOTE_FUNCTION << 56 | (uint64_t)1 << 32;
+    const struct halo_remote_module_get_function whole = {module, function, {"scale", 5}};
+    const struct halo_remote_module_get_function cut = {module, function, {"sca\0e", 5}};
+    (void)state;
+    assert_true(encode_request(halo_remote_op_find(HIP_OP_MODULE_GET_FUNCTION), &whole, 0) > 0);
+    assert_int_equal(encode_request(halo_remote_op_find(HIP_OP_MODULE_GET_FUNCTION), &cut, 0), -ERANGE);
+}
+
 static void a_needed_answer_cannot_be_declined(void **state)
 {
     const struct halo_remote_malloc q = {.size = 1};
@@ -292,6 +304,7 @@ int main(void)
         cmocka_unit_test(fields_out_of_range_are_refused_on_the_wire),
         cmocka_unit_test(copies_whose_fields_contradict_are_refused),
         cmocka_unit_test(products_and_sums_that_wrap_are_refused),
+        cmocka_unit_test(a_text_has_no_nul),
         cmocka_unit_test(a_needed_answer_cannot_be_declined),
         cmocka_unit_test(an_error_travels_without_fields),
         cmocka_unit_test(data_may_be_sent_from_where_it_lies),

@@ -15,6 +15,7 @@
 
 #include "bench.h"
 #include "code_build.h"
+#include "handles_priv.h"
 #include "vector_host.h"
 
 #define MODULE(i) bench_handle(HALO_REMOTE_MODULE, i, 1)
@@ -96,7 +97,47 @@ static void a_range_must_lie_in_one_live_allocation(void **state)
                                                      .kind = 1,
                                                      .data = {(uint8_t[100]){0}, 100}};
     assert_int_equal(halo_remote_memcpy_2d_async(&b.port, &rows, NULL), 1); /* ends at byte 110 */
+    const struct halo_remote_memcpy_2d_async back = {
+        .to_pitch = 50, .from = q, .from_pitch = 60, .width = 50, .height = 2, .kind = 2};
+    assert_int_equal(
+        halo_remote_memcpy_2d_async(&b.port, &back, &(struct halo_remote_memcpy_2d_async_reply){.status = {0}}), 1);
     bench_close(&b);
+}
+
+/* Memory of a module is copied from and to, but goes with its module alone. */
+static void a_variable_is_no_allocation(void **state)
+{
+    struct bench b;
+    size_t n;
+    uint8_t *object = bench_read_object(&n);
+    struct halo_remote_module_get_global_reply a;
+    (void)state;
+    bench_open(&b, NULL);
+    const struct halo_remote_module_load_data load = {.module = MODULE(0), .image = {object, (uint32_t)n}};
+    assert_int_equal(halo_remote_module_load_data(&b.port, &load, NULL), 0);
+    free(object);
+    const struct halo_remote_module_get_global get = {MODULE(0), {"vector_shift", 12}};
+    assert_int_equal(halo_remote_module_get_global(&b.port, &get, &a), 0);
+    assert_int_equal(write_bytes(&b, a.address, 16), 0);
+    assert_int_equal(halo_remote_free(&b.port, &(struct halo_remote_free){a.address}, NULL), 1);
+    assert_int_equal(write_bytes(&b, a.address, 16), 0);
+    assert_int_equal(halo_remote_module_unload(&b.port, &(struct halo_remote_module_unload){MODULE(0)}, NULL), 0);
+    assert_int_equal(write_bytes(&b, a.address, 16), 1);
+    bench_close(&b);
+}
+
+/* The wire lets none through; the tables look again. */
+static void a_handle_of_another_type_is_none(void **state)
+{
+    struct halo_handles streams;
+    int object;
+    (void)state;
+    assert_int_equal(halo_handles_init(&streams, HALO_REMOTE_STREAM, 4), 0);
+    halo_handles_put(&streams, STREAM(2), &object);
+    assert_ptr_equal(halo_handles_get(&streams, STREAM(2)), &object);
+    assert_null(halo_handles_get(&streams, bench_handle(HALO_REMOTE_EVENT, 2, 1)));
+    assert_null(halo_handles_take(&streams, bench_handle(HALO_REMOTE_EVENT, 2, 1)));
+    halo_handles_finish(&streams);
 }
 
 static void forged_handles_are_refused(void **state)
@@ -242,6 +283,40 @@ static void launches_are_checked_against_the_metadata(void **state)
     bench_close(&b);
 }
 
+/* "At most 64 threads" of the first kernel becomes "64 by 1 by 1", which is as long. */
+static void fix_block(uint8_t *object, size_t n)
+{
+    static const uint8_t block[] = "\x93\xce\0\0\0\x40\xcc\1\1";
+    uint8_t *key = memmem(object, n, ".max_flat_workgroup_size", 24);
+    assert_non_null(key);
+    assert_int_equal(key[-3], 0xda); /* a text, and its length */
+    key[-1] = 20;
+    memcpy(key, ".reqd_workgroup_size", 20);
+    memcpy(key + 20, block, 9);
+}
+
+static void a_kernel_for_one_block_gets_no_other(void **state)
+{
+    static const struct vector_scale args;
+    struct bench b;
+    size_t n;
+    (void)state;
+    bench_open(&b, NULL);
+    uint8_t *object = bench_read_object(&n);
+    fix_block(object, n);
+    assert_int_equal(load_image(&b, object, n), 0);
+    free(object);
+    const struct halo_remote_module_get_function get = {MODULE(0), FUNCTION(0), {"scale", 5}};
+    struct halo_remote_module_get_function_reply a;
+    assert_int_equal(halo_remote_module_get_function(&b.port, &get, &a), 0);
+    assert_int_equal(a.threads_per_block, 0);
+    struct halo_remote_launch_kernel q = {FUNCTION(0), 0, 1, 1, 1, 64, 1, 1, 0, {&args, sizeof(args)}};
+    assert_int_equal(halo_remote_launch_kernel(&b.port, &q, NULL), 0);
+    q.block_x = 32;
+    assert_int_equal(halo_remote_launch_kernel(&b.port, &q, NULL), 9);
+    bench_close(&b);
+}
+
 /* ---- quotas ---- */
 
 static void quotas_hold(void **state)
@@ -288,11 +363,14 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(memory_of_the_worker_cannot_be_named),
         cmocka_unit_test(a_range_must_lie_in_one_live_allocation),
+        cmocka_unit_test(a_variable_is_no_allocation),
+        cmocka_unit_test(a_handle_of_another_type_is_none),
         cmocka_unit_test(forged_handles_are_refused),
         cmocka_unit_test(broken_messages_end_the_session),
         cmocka_unit_test(an_unknown_operation_is_answered),
         cmocka_unit_test(code_objects_are_read_before_the_runtime_sees_them),
         cmocka_unit_test(launches_are_checked_against_the_metadata),
+        cmocka_unit_test(a_kernel_for_one_block_gets_no_other),
         cmocka_unit_test(quotas_hold),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

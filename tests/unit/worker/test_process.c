@@ -55,6 +55,20 @@ static void a_client_works_over_both_kinds_of_socket(void **state)
     assert_int_equal(stat(path, &st), -1);
 }
 
+/* Whether the status of a process has this line. */
+static bool has_vow(const char *pid, const char *line)
+{
+    char path[64], is[256];
+    bool has = false;
+    snprintf(path, sizeof(path), "/proc/%s/status", pid);
+    FILE *in = fopen(path, "r");
+    assert_non_null(in);
+    while (!has && fgets(is, sizeof(is), in))
+        has = strcmp(is, line) == 0;
+    fclose(in);
+    return has;
+}
+
 /* A session has given up its rights when it loads a code object. */
 static void a_kernel_runs_in_the_sandbox(void **state)
 {
@@ -63,6 +77,7 @@ static void a_kernel_runs_in_the_sandbox(void **state)
     const uint64_t function = (uint64_t)HALO_REMOTE_FUNCTION << 56 | (uint64_t)1 << 32;
     const float in[2] = {3, 4};
     struct worker w;
+    char pid[16];
     union halo_remote_reply a;
     FILE *file = fopen(getenv("HALO_VECTOR_HOST"), "rb");
     (void)state;
@@ -73,6 +88,10 @@ static void a_kernel_runs_in_the_sandbox(void **state)
     worker_start(&w, NULL, NULL);
     int fd = connect_unix(&w);
     assert_int_equal(ask_init(fd), 0);
+    snprintf(pid, sizeof(pid), "%d", atoi(worker_await(&w, "info  session ")));
+    assert_true(has_vow(pid, "NoNewPrivs:\t1\n"));
+    if (has_vow("self", "Seccomp:\t0\n")) /* else the kernel has no filters, or this program has one itself */
+        assert_true(has_vow(pid, "Seccomp:\t2\n"));
     assert_int_equal(ask(fd, HIP_OP_MODULE_LOAD_DATA, &load, &a), 0);
     const struct halo_remote_module_get_function get = {module, function, {"scale", 5}};
     assert_int_equal(ask(fd, HIP_OP_MODULE_GET_FUNCTION, &get, &a), 0);
@@ -121,6 +140,10 @@ static void a_stranger_is_cut_off(void **state)
     (void)state;
     worker_start(&w, NULL, NULL);
     int client = connect_unix(&w), web = connect_unix(&w), early = connect_unix(&w), silent = connect_unix(&w);
+    int large = connect_unix(&w);
+    uint8_t frame[HALO_REMOTE_HEADER_BYTES];
+    const struct halo_remote_header h = {
+        .version = HALO_REMOTE_VERSION, .op = HIP_OP_INIT, .id = 1, .payload_bytes = HALO_REMOTE_FIRST_MAX + 1};
     union halo_remote_reply a;
     assert_int_equal(ask_init(client), 0);
     assert_true(send(web, http, sizeof(http) - 1, MSG_NOSIGNAL) > 0);
@@ -128,6 +151,10 @@ static void a_stranger_is_cut_off(void **state)
     worker_await(&w, "the client does not speak remote HIP");
     assert_int_equal(ask(early, HIP_OP_PING, &(struct halo_remote_ping){}, &a), -EPIPE);
     worker_await(&w, "the first frame is no valid HIP_OP_INIT");
+    halo_remote_header_encode(frame, &h);
+    assert_true(send(large, frame, sizeof(frame), MSG_NOSIGNAL) > 0);
+    assert_true(ends(large));
+    worker_await(&w, "a frame is longer than the limit");
     assert_true(ends(silent));
     worker_await(&w, "no HIP_OP_INIT within 3 s");
     use(client); /* which none of them disturbed */
@@ -225,22 +252,31 @@ static void a_lost_completion_ends_its_session_at_the_deadline(void **state)
     worker_stop(&w, SIGTERM);
 }
 
-/* The session's thread is inside the call, so nothing but the watch can end it. */
-static void a_call_that_hangs_ends_with_its_client(void **state)
+static int hang_in_a_call(const struct worker *w)
 {
-    struct worker w;
     uint8_t frame[64];
     struct halo_remote_header h = {.op = HIP_OP_MEM_GET_INFO, .id = 1, .device = HALO_REMOTE_DEVICE_CURRENT};
-    (void)state;
-    setenv("HALO_HIP_EMU_SCRIPT", "hipMemGetInfo:2:hang", 1);
-    worker_start(&w, NULL, (const char *[]){"--max-sessions", "1", NULL});
-    unsetenv("HALO_HIP_EMU_SCRIPT");
-    int client = connect_unix(&w);
+    int client = connect_unix(w);
     assert_int_equal(ask_init(client), 0); /* the first hipMemGetInfo */
     int n = halo_remote_request_encode(frame, sizeof(frame), &h, &(struct halo_remote_mem_get_info){}, true);
     assert_true(n > 0 && send(client, frame, (size_t)n, MSG_NOSIGNAL) == n);
-    close(client);
+    return client;
+}
+
+/* The session's thread is inside the call, so nothing but the watch can end it. */
+static void a_call_that_hangs_ends_with_its_client_or_its_deadline(void **state)
+{
+    struct worker w;
+    (void)state;
+    setenv("HALO_HIP_EMU_SCRIPT", "hipMemGetInfo:2:hang", 1);
+    worker_start(&w, NULL, (const char *[]){"--deadline-ms", "2000", NULL});
+    unsetenv("HALO_HIP_EMU_SCRIPT");
+    int stays = hang_in_a_call(&w);
+    close(hang_in_a_call(&w));
+    assert_true(ends(stays));
     worker_await(&w, "the client has left and a HIP call has not returned");
+    worker_await(&w, "a HIP call has not returned for 7000 ms");
+    close(stays);
     worker_stop(&w, SIGTERM);
 }
 
@@ -258,10 +294,26 @@ static void our_own_client_is_no_runtime(void **state)
     worker_stop(&w, SIGTERM);
 }
 
+static void connect_as_another_user(struct worker *w, int (*reach)(const struct worker *))
+{
+    int status;
+    w->n_log = 0; /* what it says of this one */
+    w->log[0] = '\0';
+    pid_t pid = fork();
+    if (pid == 0) {
+        if (setuid(65534) != 0)
+            _exit(2);
+        _exit(ends(reach(w)) ? 0 : 1);
+    }
+    assert_int_equal(waitpid(pid, &status, 0), pid);
+    assert_true(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+    worker_await(w, "refused a connection of user 65534");
+}
+
 static void another_user_is_refused(void **state)
 {
     struct worker w;
-    int status;
+    char path[96];
     (void)state;
     if (geteuid() != 0) {
         print_message("skipped: only root can play another user\n");
@@ -269,15 +321,11 @@ static void another_user_is_refused(void **state)
     }
     worker_start(&w, NULL, (const char *[]){"--listen", "127.0.0.1:0", NULL});
     w.port = (uint16_t)atoi(worker_await(&w, "listening on 127.0.0.1:"));
-    pid_t pid = fork();
-    if (pid == 0) {
-        if (setuid(65534) != 0)
-            _exit(2);
-        _exit(ends(connect_tcp(&w)) ? 0 : 1);
-    }
-    assert_int_equal(waitpid(pid, &status, 0), pid);
-    assert_true(WIFEXITED(status) && WEXITSTATUS(status) == 0);
-    worker_await(&w, "refused a connection of user 65534");
+    connect_as_another_user(&w, connect_tcp);
+    /* A socket that somebody has opened to all: the peer's user counts. */
+    snprintf(path, sizeof(path), "%s/s", w.folder);
+    assert_int_equal(chmod(w.folder, 0755) | chmod(path, 0666), 0);
+    connect_as_another_user(&w, connect_unix);
     worker_stop(&w, SIGTERM);
 }
 
@@ -293,7 +341,7 @@ int main(void)
         cmocka_unit_test(a_killed_session_leaves_the_others),
         cmocka_unit_test(sessions_die_with_a_killed_supervisor),
         cmocka_unit_test(a_lost_completion_ends_its_session_at_the_deadline),
-        cmocka_unit_test(a_call_that_hangs_ends_with_its_client),
+        cmocka_unit_test(a_call_that_hangs_ends_with_its_client_or_its_deadline),
         cmocka_unit_test(our_own_client_is_no_runtime),
         cmocka_unit_test(another_user_is_refused),
     };
