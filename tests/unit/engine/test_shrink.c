@@ -54,6 +54,7 @@ static struct control {
     _Atomic uint32_t n_steps, limit;        /* steps that did something, and how many may */
     _Atomic uint32_t n_layers, layer_limit; /* runs of a streamed layer */
     _Atomic uint32_t n_purgeable;           /* slots that were made so */
+    atomic_bool is_standing;                /* a layer waits for the limit to rise */
     atomic_bool is_guessing;                /* whether it pays or not */
     atomic_bool is_taking;                  /* the kernel takes what it may */
 } * control;
@@ -62,8 +63,10 @@ void __real_halo_expert_cache_run(struct halo_expert_cache *cache, uint32_t laye
 void __wrap_halo_expert_cache_run(struct halo_expert_cache *cache, uint32_t layer, bool is_sweep);
 void __wrap_halo_expert_cache_run(struct halo_expert_cache *cache, uint32_t layer, bool is_sweep)
 {
-    while (atomic_load(&control->n_layers) >= atomic_load(&control->layer_limit))
+    while (atomic_load(&control->n_layers) >= atomic_load(&control->layer_limit)) {
+        atomic_store(&control->is_standing, true); /* the layer before this one has ended */
         usleep(1000);
+    }
     atomic_fetch_add(&control->n_layers, 1);
     __real_halo_expert_cache_run(cache, layer, is_sweep);
 }
@@ -141,6 +144,7 @@ static void begin(struct child *c)
     atomic_store(&control->n_layers, 0);
     atomic_store(&control->layer_limit, UINT32_MAX);
     atomic_store(&control->n_purgeable, 0);
+    atomic_store(&control->is_standing, false);
     atomic_store(&control->is_guessing, false);
     atomic_store(&control->is_taking, false);
     put_available(PLENTY_KIB);
@@ -264,12 +268,12 @@ static void in_mid_step(void **state)
     assert_int_equal(child_number(load(&c, MODEL, ",\"tiers\":\"stream\""), "n_slots"), ALL);
     atomic_store(&control->layer_limit, LAYERS * STEPS + 1);
     send_text(&c, 1, 0);
-    while (atomic_load(&control->n_layers) < LAYERS * STEPS + 1)
+    while (!atomic_load(&control->is_standing))
         usleep(1000);
     uint32_t n_steps = atomic_load(&control->n_steps);
     put_available(SHORT_KIB);
     wait_status(&c, "\"level\":\"no_loads\"");
-    wait_slots(&c, ALL);                                              /* the layer has not ended */
+    wait_slots(&c, ALL);                                              /* no layer has ended since */
     atomic_store(&control->layer_limit, LAYERS * STEPS + LAYERS - 1); /* the last one does not begin */
     wait_slots(&c, LEAST);
     assert_int_equal(atomic_load(&control->n_steps), n_steps);
