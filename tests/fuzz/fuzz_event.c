@@ -75,6 +75,16 @@ static size_t choose_count(struct source *s, uint64_t lo, uint64_t hi, size_t by
     return n;
 }
 
+/* How many of `n` items there can be when all behind the third are copies of it: they share its texts, but whoever reads
+ * the event reads the `bytes` of each. */
+static size_t spend_copies(struct source *s, size_t n, size_t bytes)
+{
+    size_t copies = bytes ? s->left / bytes : n - 3;
+    copies = copies < n - 3 ? copies : n - 3;
+    s->left -= copies * bytes;
+    return 3 + copies;
+}
+
 /* ---- values ---- */
 
 static int64_t pick_i64(struct source *s, int64_t lo, int64_t hi)
@@ -212,10 +222,13 @@ static struct halo_raw pick_json(struct source *s, bool array)
         size_t n = choose_count(s, lo, hi, sizeof(*(out).at));                                                        \
         struct halo_part_##ref *items = take(s, n * sizeof(*items));                                                  \
         for (size_t i = 0; i < n; i++) {                                                                              \
+            size_t left = s->left;                                                                                    \
             if (i < 3)                                                                                                \
                 pick_part_##ref(s, &items[i]);                                                                        \
             else                                                                                                      \
                 items[i] = items[2];                                                                                  \
+            if (i == 2)                                                                                               \
+                n = spend_copies(s, n, left - s->left);                                                               \
         }                                                                                                             \
         (out).at = items;                                                                                             \
         (out).n = n;                                                                                                  \
