@@ -76,8 +76,11 @@ static void vector_load(struct wave *w, const struct ins *i, bool flat)
             for (uint32_t k = 0; k < words; k++)
                 r[k][l] = data[k];
         }
-        for (uint32_t k = 0; k < words; k++)
-            put(w, &i->o[0], (int)k, r[k], 0, 0);
+        if (strstr(i->name, "_d16_")) /* the upper half stays */
+            put16(w, &i->o[0], r[0], 0);
+        else
+            for (uint32_t k = 0; k < words; k++)
+                put(w, &i->o[0], (int)k, r[k], 0, 0);
     }
     isa_pend(w, i, P_VM, flat ? T_FLAT : T_VMEM, false, to, false, 0);
     if (flat)
@@ -160,7 +163,7 @@ OP(global_atomic_add_u32)
 #define STORE(kind, fn, t) NAMED(kind "_store_" t, fn, C_VMEM, 0, F_STORE)
 #define LOADS(kind, fn)                                                                                                \
     LOAD(kind, fn, "u8"), LOAD(kind, fn, "i8"), LOAD(kind, fn, "u16"), LOAD(kind, fn, "i16"), LOAD(kind, fn, "b32"),   \
-        LOAD(kind, fn, "b64"), LOAD(kind, fn, "b96"), LOAD(kind, fn, "b128")
+        LOAD(kind, fn, "b64"), LOAD(kind, fn, "b96"), LOAD(kind, fn, "b128"), LOAD(kind, fn, "d16_b16")
 #define STORES(kind, fn)                                                                                               \
     STORE(kind, fn, "b8"), STORE(kind, fn, "b16"), STORE(kind, fn, "b32"), STORE(kind, fn, "b64"),                     \
         STORE(kind, fn, "b96"), STORE(kind, fn, "b128")

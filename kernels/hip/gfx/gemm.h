@@ -28,6 +28,9 @@ template <uint32_t TYPE> struct gemm_shape {
     static constexpr uint32_t SLAB = 32, X_SLABS = 2, W_SLABS = 2;
 #endif
     static constexpr uint32_t PITCH = halo_slab_pitch<SLAB>, AHEAD = X_SLABS - 1;
+    /* Units that a thread loads together: a unit is 16 bytes or fewer of a line of each plane, and by the next slab the
+     * cache has lost that line. */
+    static constexpr uint32_t BATCH = gemv_plain_type<TYPE> ? 1 : HALO_GEMM_BATCH;
 };
 
 template <uint32_t TYPE, uint32_t ROWS> struct gemm_lds {
@@ -178,12 +181,12 @@ template <uint32_t SLAB, uint32_t ROWS> struct gemm_copies {
  * them. */
 template <uint32_t TYPE> struct gemm_weights {
     typedef gemm_weight<TYPE> weight;
-    static constexpr uint32_t SLAB = gemm_shape<TYPE>::SLAB, N = SLAB / HALO_HIP_UNIT;
+    static constexpr uint32_t SLAB = gemm_shape<TYPE>::SLAB, N = SLAB / HALO_HIP_UNIT, BATCH = gemm_shape<TYPE>::BATCH;
     static constexpr float FACTOR = weight::FACTOR;
     halo_row_layout at;
     const uint8_t *base[N]; /* rows of the thread's units */
     uint32_t n_units;
-    typename weight::raw raw[N];
+    typename weight::raw raw[BATCH][N];
     /* Two units of a row lie in neighbouring groups of eight lanes: their loads share sectors. */
     HALO_DEVICE_MEMBER static uint32_t row(uint32_t i)
     {
@@ -202,21 +205,55 @@ template <uint32_t TYPE> struct gemm_weights {
         for (uint32_t i = 0; i < N; i++)
             base[i] = job.weight + (uint64_t)halo_min_of(job.first_col + row(i), job.n_weight_rows - 1) * at.stride;
     }
-    /* Behind the last unit, where x is zero, it is loaded again. */
-    HALO_DEVICE_MEMBER void fetch(uint32_t slab, uint16_t *)
+    /* `turn`: of the slab in its batch, whose first one brings all. Behind the last unit, where x is zero, it is loaded
+     * again. */
+    HALO_DEVICE_MEMBER void fetch(uint32_t slab, uint32_t turn, uint16_t *)
     {
-        const uint32_t u = SLAB == HALO_HIP_UNIT ? slab : halo_min_of(unit(slab), n_units - 1);
+        if (turn > 0)
+            return;
+        if constexpr (BATCH == 1) {
+            const uint32_t u = real_unit(slab);
 #pragma unroll
-        for (uint32_t i = 0; i < N; i++)
-            raw[i] = weight::load(base[i], at, u);
+            for (uint32_t i = 0; i < N; i++)
+                raw[0][i] = weight::load(base[i], at, u);
+        } else {
+            fetch_planes(slab);
+        }
     }
-    HALO_DEVICE_MEMBER void settle(uint32_t slab, uint16_t *to)
+    /* Plane by plane, which a word of all units at a time comes to: the units of a plane share a line, which the cache
+     * would lose while the other planes are loaded. Rows of super-blocks are whole batches, whose small planes then have
+     * one load. */
+    HALO_DEVICE_MEMBER void fetch_planes(uint32_t slab)
     {
-        const uint32_t u = SLAB == HALO_HIP_UNIT ? slab : halo_min_of(unit(slab), n_units - 1);
+        constexpr uint32_t WORDS = sizeof(raw[0][0]) / sizeof(uint32_t);
+        const bool whole = halo_hip_planes(TYPE) >> 25 != 0;
+        static_assert(N == 1 && WORDS * sizeof(uint32_t) == sizeof(raw[0][0]), "whole words of one unit");
+        const uint32_t first = whole ? halo_min_of(slab, n_units - BATCH) / BATCH * BATCH : slab;
+        uint32_t words[BATCH][WORDS];
+#pragma unroll
+        for (uint32_t k = 0; k < WORDS; k++)
+#pragma unroll
+            for (uint32_t b = 0; b < BATCH; b++) {
+                uint32_t all[WORDS];
+                const typename weight::raw unit = weight::load(base[0], at, whole ? first + b : real_unit(first + b));
+                __builtin_memcpy(all, &unit, sizeof(unit));
+                words[b][k] = all[k];
+            }
+#pragma unroll
+        for (uint32_t b = 0; b < BATCH; b++)
+            __builtin_memcpy(&raw[b][0], words[b], sizeof(raw[b][0]));
+    }
+    HALO_DEVICE_MEMBER uint32_t real_unit(uint32_t slab) const
+    {
+        return SLAB == HALO_HIP_UNIT && BATCH == 1 ? slab : halo_min_of(unit(slab), n_units - 1);
+    }
+    HALO_DEVICE_MEMBER void settle(uint32_t slab, uint32_t turn, uint16_t *to)
+    {
+        const uint32_t u = real_unit(slab);
 #pragma unroll
         for (uint32_t i = 0; i < N; i++) {
             halo_u4 halves[4];
-            weight::expand(raw[i], u, halves);
+            weight::expand(raw[turn][i], u, halves);
 #pragma unroll
             for (uint32_t k = 0; k < 4; k++)
                 *reinterpret_cast<halo_u4 *>(to + halo_slab_at<SLAB>(row(i), unit(0) * 4 + k)) = halves[k];
@@ -238,11 +275,11 @@ template <> struct gemm_weights<HALO_TYPE_F16> {
         for (uint32_t i = 0; i < copies.N; i++)
             copies.place(i, halo_min_of(copies.row(i), job.n_weight_rows - 1 - job.first_col) * stride);
     }
-    HALO_DEVICE_MEMBER void fetch(uint32_t slab, uint16_t *to)
+    HALO_DEVICE_MEMBER void fetch(uint32_t slab, uint32_t, uint16_t *to)
     {
         copies.fetch(slab * SLAB, n_cols, to);
     }
-    HALO_DEVICE_MEMBER void settle(uint32_t, uint16_t *to)
+    HALO_DEVICE_MEMBER void settle(uint32_t, uint32_t, uint16_t *to)
     {
         copies.settle(to);
     }
@@ -323,15 +360,44 @@ HALO_DEVICE void gemm_store(const gemm_job &job, float factor, uint32_t row0, ui
         }
 }
 
-/* SPARSE: many a tile has few rows: waves that have none multiply nothing. */
+/* Where a wave is: its part of the outputs, and the slabs s and s + AHEAD among those in LDS. */
+struct gemm_place {
+    uint32_t row0, col0, at, behind;
+};
+
+/* SPARSE: many a tile has few rows: waves that have none multiply nothing. `turn`: of slab s in its batch. */
+template <uint32_t TYPE, uint32_t ROWS, bool SPARSE>
+HALO_DEVICE void gemm_slab(const gemm_job &job, gemm_lds<TYPE, ROWS> &lds, gemm_copies<gemm_shape<TYPE>::SLAB, ROWS> &x,
+                           gemm_weights<TYPE> &w, gemm_place &place, uint32_t s, uint32_t n_slabs, uint32_t turn,
+                           halo_acc (&acc)[gemm_tiles<ROWS>][gemm_tiles<ROWS>])
+{
+    typedef gemm_shape<TYPE> shape;
+    uint16_t *lds_x = lds.x[place.at], *lds_w = lds.w[shape::W_SLABS > 1 ? place.at : 0];
+    if (shape::W_SLABS == 1)
+        halo_lds_barrier(); /* the slab before is multiplied */
+    w.settle(s, turn, lds_w);
+    x.settle(lds_x);
+    gemm_wait_copies<shape::AHEAD - 1>();
+    halo_lds_barrier();
+    const uint32_t next = halo_min_of(s + shape::AHEAD, n_slabs - 1); /* the last again: cheaper than a branch */
+    w.fetch(next, (turn + shape::AHEAD) % shape::BATCH, lds.w[shape::W_SLABS > 1 ? place.behind : 0]);
+    x.fetch(next * shape::SLAB, job.n_cols, lds.x[place.behind]);
+    gemm_end_copies();
+    if (!SPARSE || place.row0 < job.n_rows)
+        gemm_products<shape::SLAB, ROWS>(lds_x, place.row0, lds_w, place.col0, acc);
+    place.at = place.at + 1 < shape::X_SLABS ? place.at + 1 : 0;
+    place.behind = place.behind + 1 < shape::X_SLABS ? place.behind + 1 : 0;
+}
+
 template <uint32_t TYPE, uint32_t ROWS, bool SPARSE>
 HALO_DEVICE void gemm(const gemm_job &job, gemm_lds<TYPE, ROWS> &lds)
 {
     typedef gemm_shape<TYPE> shape;
     constexpr int T = gemm_tiles<ROWS>;
-    constexpr uint32_t SLAB = shape::SLAB, AHEAD = shape::AHEAD;
+    constexpr uint32_t SLAB = shape::SLAB, AHEAD = shape::AHEAD, BATCH = shape::BATCH;
     const uint32_t wave = halo_wave(), n_slabs = HALO_HIP_CEIL(job.n_cols, SLAB);
-    const uint32_t row0 = ROWS == 128 ? wave / 2 * 64 : 0, col0 = ROWS == 128 ? wave % 2 * 64 : wave * 32;
+    gemm_place place = {ROWS == 128 ? wave / 2 * 64 : 0, ROWS == 128 ? wave % 2 * 64 : wave * 32, 0,
+                        AHEAD % shape::X_SLABS};
     gemm_copies<SLAB, ROWS> x;
     x.base = reinterpret_cast<const uint8_t *>(job.half);
 #pragma unroll
@@ -343,30 +409,24 @@ HALO_DEVICE void gemm(const gemm_job &job, gemm_lds<TYPE, ROWS> &lds)
 #pragma unroll
     for (uint32_t s = 0; s < AHEAD; s++) {
         const uint32_t first = halo_min_of(s, n_slabs - 1);
-        w.fetch(first, lds.w[s % shape::W_SLABS]);
+        w.fetch(first, s % BATCH, lds.w[s % shape::W_SLABS]);
         x.fetch(first * SLAB, job.n_cols, lds.x[s]);
         gemm_end_copies();
     }
-    uint32_t at = 0, behind = AHEAD % shape::X_SLABS; /* s and s + AHEAD among the slabs in LDS */
-    for (uint32_t s = 0; s < n_slabs; s++) {
-        uint16_t *lds_x = lds.x[at], *lds_w = lds.w[shape::W_SLABS > 1 ? at : 0];
-        if (shape::W_SLABS == 1)
-            halo_barrier(); /* the slab before is multiplied */
-        w.settle(s, lds_w);
-        x.settle(lds_x);
-        gemm_wait_copies<AHEAD - 1>();
-        halo_barrier();
-        const uint32_t next = halo_min_of(s + AHEAD, n_slabs - 1); /* the last is loaded again: cheaper than a branch */
-        w.fetch(next, lds.w[shape::W_SLABS > 1 ? behind : 0]);
-        x.fetch(next * SLAB, job.n_cols, lds.x[behind]);
-        gemm_end_copies();
-        if (!SPARSE || row0 < job.n_rows)
-            gemm_products<SLAB, ROWS>(lds_x, row0, lds_w, col0, acc);
-        at = at + 1 < shape::X_SLABS ? at + 1 : 0;
-        behind = behind + 1 < shape::X_SLABS ? behind + 1 : 0;
+    if constexpr (BATCH == 1) {
+        for (uint32_t s = 0; s < n_slabs; s++)
+            gemm_slab<TYPE, ROWS, SPARSE>(job, lds, x, w, place, s, n_slabs, 0, acc);
+    } else {
+        for (uint32_t s = 0; s < n_slabs; s += BATCH)
+#pragma unroll
+            for (uint32_t turn = 0; turn < BATCH; turn++) {
+                if (turn > 0 && s + turn >= n_slabs)
+                    break;
+                gemm_slab<TYPE, ROWS, SPARSE>(job, lds, x, w, place, s + turn, n_slabs, turn, acc);
+            }
     }
     gemm_wait_copies<0>();
-    gemm_store<ROWS>(job, 1 / gemm_weights<TYPE>::FACTOR, row0, col0, acc);
+    gemm_store<ROWS>(job, 1 / gemm_weights<TYPE>::FACTOR, place.row0, place.col0, acc);
 }
 
 template <uint32_t TYPE, uint32_t ROWS> HALO_DEVICE void gemm_run(const halo_gemm_args &a, gemm_lds<TYPE, ROWS> &lds)

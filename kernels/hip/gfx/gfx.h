@@ -8,6 +8,7 @@
  * Each gives the same functions, all for waves of 32 lanes:
  *   halo_tid halo_lane halo_wave halo_block_x halo_block_y halo_block_z
  *   halo_barrier              all threads of the block, orders LDS and global memory of the block
+ *   halo_lds_barrier          orders LDS alone: loads from global memory may stay under way
  *   halo_wave_barrier         all lanes of the wave, orders their LDS
  *   halo_fence, halo_count    orders global memory for the whole GPU; adds 1 to a counter there, gives what it was:
  *                             see halo_last_block. With HALO_BLOCK_FENCES one thread's fence between two barriers is
@@ -30,6 +31,7 @@
  *                             there: 2 of up to 256 threads, else 1. AMD's compiler has its own way
  *   HALO_LAUNCHES_OVERLAP     defined where an EARLY launch does begin before the one in front of it has ended
  *   HALO_PLAIN_STEPS          chunks of each row that a lane loads in a stage (persistent.h), of plain weights
+ *   HALO_GEMM_BATCH           units of a weight row that a thread of gemm loads together
  *   HALO_LDS(struct type, name)   the one LDS object of a kernel; undefined until written
  * and 16x16x16 matrix tiles (f16 in, f32 sums), whose register layout is the target's own:
  *   halo_mma_load(tile, pitch)    operand from 16 rows of 16 halves in LDS (16-byte aligned rows, pitch in halves)

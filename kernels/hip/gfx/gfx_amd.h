@@ -10,6 +10,7 @@
 #define HALO_KERNEL_EARLY(name, type, threads) HALO_KERNEL(name, type, threads)
 #define HALO_KERNEL_RESIDENT(name, type, threads, blocks) HALO_KERNEL(name, type, threads)
 #define HALO_PLAIN_STEPS 2
+#define HALO_GEMM_BATCH 4
 #define HALO_LDS(type, name) static __attribute__((shared)) type name
 
 #if defined(__gfx1100__) || defined(__gfx1101__) || defined(__gfx1102__) || defined(__gfx1103__) ||                    \
@@ -56,6 +57,17 @@ HALO_DEVICE void halo_barrier(void)
     __builtin_amdgcn_fence(__ATOMIC_RELEASE, "workgroup");
     __builtin_amdgcn_s_barrier();
     __builtin_amdgcn_fence(__ATOMIC_ACQUIRE, "workgroup");
+}
+
+/* Without the fences of halo_barrier, which wait for all loads and empty the cache of the CU. The compiler itself waits
+ * for all loads in front of a barrier that it knows as one. */
+HALO_DEVICE void halo_lds_barrier(void)
+{
+#if HALO_GFX11
+    asm volatile("s_waitcnt lgkmcnt(0)\n\ts_barrier" ::: "memory");
+#else
+    halo_barrier();
+#endif
 }
 
 HALO_DEVICE void halo_fence(void)

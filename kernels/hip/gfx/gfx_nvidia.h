@@ -59,6 +59,7 @@ HALO_DEVICE uint32_t halo_wave(void)
 }
 
 #define HALO_PLAIN_STEPS 4
+#define HALO_GEMM_BATCH 1
 
 /* 16 bytes past the first cache. */
 #define HALO_STREAM(p, e)                                                                                              \
@@ -69,6 +70,10 @@ HALO_DEVICE uint32_t halo_wave(void)
 HALO_DEVICE void halo_barrier(void)
 {
     asm volatile("bar.sync 0;" ::: "memory");
+}
+HALO_DEVICE void halo_lds_barrier(void)
+{
+    halo_barrier();
 }
 
 #define HALO_BLOCK_FENCES 1

@@ -21,6 +21,7 @@
 #define HALO_DEVICE_MEMBER [[maybe_unused]] inline
 #define HALO_CONSTANT static const
 #define HALO_PLAIN_STEPS 2
+#define HALO_GEMM_BATCH 4
 /* AMD's chips allow a block 64 KiB, NVIDIA's 48 KiB of static memory: the smaller limit is checked in every build. */
 #define HALO_LDS(type, name)                                                                                           \
     static_assert(sizeof(type) <= 48 * 1024, #type " exceeds the static LDS of NVIDIA's chips");                       \
@@ -78,6 +79,10 @@ HALO_DEVICE uint32_t halo_block_z(void)
 HALO_DEVICE void halo_barrier(void)
 {
     halo_host_barrier();
+}
+HALO_DEVICE void halo_lds_barrier(void)
+{
+    halo_barrier();
 }
 
 #define HALO_LAUNCHES_OVERLAP 1 /* they do not, but what uses it is tested here */

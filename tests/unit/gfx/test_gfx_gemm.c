@@ -141,7 +141,7 @@ static void gemm(void **state)
         gemm_shape(&gfx_types[t], gfx_types[t].block == 256 ? 256 : 32, 33, (const uint32_t[]){31, 0, 0}, false);
     }
     gemm_shape(&gfx_types[3], 64, 200, (const uint32_t[]){257, 0, 0}, true);
-    gemm_shape(&gfx_types[3], 64, 20, (const uint32_t[]){129, 5, 128}, true);
+    gemm_shape(&gfx_types[3], 224, 20, (const uint32_t[]){129, 5, 128}, true); /* more units than are loaded together */
     gemm_shape(&gfx_types[3], 32, 40, (const uint32_t[]){1, 256, 0}, false);
 }
 
