@@ -171,6 +171,8 @@ int halo_hip_emit_product(struct halo_hip_compiler *c, const struct halo_hip_pro
 /* Whether spans of so many rows take the kernels for matrix tiles, or strips. */
 bool halo_hip_uses_gemm(uint32_t n_rows, uint32_t n_cols);
 bool halo_hip_uses_strips(const struct halo_hip_compiler *c, uint32_t type, uint32_t n_rows, uint32_t n_cols);
+/* op_moe.c: whether the experts of matrix k take tiles for the class's rows, else a product for each slot. */
+bool halo_hip_uses_expert_tiles(const struct halo_hip_compiler *c, const struct halo_op_moe_matmul *u, uint32_t k);
 /* The grid of a product of one row, or of experts: persistent blocks (gfx/persistent.h) are no more than the GPU holds
  * at once. */
 struct halo_hip_amount halo_hip_persistent_grid(const struct halo_hip_compiler *c, uint32_t op, uint32_t type,
@@ -216,11 +218,11 @@ bool halo_hip_fuse_router(const struct halo_hip_compiler *c, uint32_t index, str
 bool halo_hip_fuse_sum_norm(const struct halo_hip_compiler *c, uint32_t index, struct halo_hip_sum_norm *ret);
 /* Whether no op from `index` on reads the value before one writes it again, and no stage behind this one does. */
 bool halo_hip_is_dead(const struct halo_plan *plan, uint32_t index, uint16_t value);
+/* fuse.c: whether the op is the norm of the rows of the logits that follow, and of nothing else. */
+bool halo_hip_fuse_last_norm(const struct halo_hip_compiler *c, uint32_t index);
 /* fuse_rows.c, of many rows: when products by matrix tiles read the rows of `out` behind c->op, before others bring
  * theirs to f16: their length (and how many to a row of the batch), else 0. ret_alone: nothing else reads them. */
 uint32_t halo_hip_fuse_half(const struct halo_hip_compiler *c, uint16_t out, uint32_t *ret_per_row, bool *ret_alone);
-/* Whether the op is the norm of the rows of the logits that follow, and of nothing else. */
-bool halo_hip_fuse_last_norm(const struct halo_hip_compiler *c, uint32_t index);
 /* When the next op behind c->op that reads activation rows reads those of `out`: their length (and how many to a row of
  * the batch), else 0. */
 uint32_t halo_hip_fuse_act(const struct halo_hip_compiler *c, uint16_t out, uint32_t *ret_per_row);

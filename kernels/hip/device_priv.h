@@ -30,6 +30,7 @@
 #define HALO_HIP_STAGING_BYTES (8u << 20)
 #define HALO_HIP_PACK_COPY_BYTES (2 * HALO_HIP_STAGING_BYTES) /* of rows that are packed over themselves */
 #define HALO_HIP_GEMV_ROWS_MAX 8                              /* rows of a batch that the GEMV kernels take together */
+#define HALO_HIP_ROUTER_ROWS_MAX 32                           /* whose routers share a launch with their product */
 #define HALO_HIP_ITEMS_MAX 256                                /* rows times splits when there are several splits */
 #define HALO_HIP_GRAPH_ROWS 8                                 /* batches of so many rows have graphs */
 #define HALO_HIP_SLACK_MIN (256 * 1024)           /* of the file's bytes: a weight that direct reads bring */

@@ -167,3 +167,14 @@ uint32_t halo_hip_fuse_act(const struct halo_hip_compiler *c, uint16_t out, uint
     bool strips = next->kind != HALO_OP_MOE_MATMUL && halo_hip_uses_strips(c, w->type, c->min_rows, w->n_cols);
     return halo_hip_quantized(w->type) && !strips ? w->n_cols : 0;
 }
+
+bool halo_hip_fuse_last_norm(const struct halo_hip_compiler *c, uint32_t index)
+{
+    const struct halo_op *op = &c->plan->ops[index];
+    if (c->max_rows <= HALO_HIP_GEMV_ROWS_MAX || index + 1 >= c->plan->n_ops || op[0].kind != HALO_OP_RMSNORM ||
+        op[1].kind != HALO_OP_LOGITS)
+        return false;
+    const struct halo_op_rmsnorm *norm = &op[0].u.rmsnorm;
+    return norm->out == op[1].u.logits.x && norm->out != norm->x && !norm->centre &&
+           halo_hip_is_dead(c->plan, index + 2, norm->out) && halo_hip_is_dead(c->plan, index + 2, norm->x);
+}

@@ -17,7 +17,7 @@ static bool is_plain(const struct halo_plan *plan, const struct halo_op_matmul *
 bool halo_hip_fuse_router(const struct halo_hip_compiler *c, uint32_t index, struct halo_hip_router *ret)
 {
     const struct halo_op *op = &c->plan->ops[index];
-    if (c->max_rows > HALO_HIP_GEMV_ROWS_MAX || index + 1 >= c->plan->n_ops || op[0].kind != HALO_OP_MATMUL ||
+    if (c->max_rows > HALO_HIP_ROUTER_ROWS_MAX || index + 1 >= c->plan->n_ops || op[0].kind != HALO_OP_MATMUL ||
         op[1].kind != HALO_OP_MOE_ROUTE)
         return false;
     *ret = (struct halo_hip_router){&op[0].u.matmul, &op[1].u.moe_route};

@@ -123,12 +123,12 @@ static int emit_few(struct halo_hip_compiler *c, const struct halo_op_moe_matmul
     return r;
 }
 
-/* The first of u's matrices. */
+/* All of u's matrices. */
 static int emit_tiles(struct halo_hip_compiler *c, const struct halo_op_moe_matmul *u, uint32_t tile_rows)
 {
     const struct halo_weight *w = &c->plan->weights[u->weight[0]];
-    struct halo_moe_gemm_args args = {.matrix = expert_arg(c, u, 0),
-                                      .half = c->model->scratch.half,
+    uint32_t n_col_tiles = 0;
+    struct halo_moe_gemm_args args = {.half = c->model->scratch.half,
                                       .scale = c->model->scratch.half_scale,
                                       .slot = c->model->scratch.moe_slot,
                                       .tile = c->model->scratch.moe_tile,
@@ -136,26 +136,34 @@ static int emit_tiles(struct halo_hip_compiler *c, const struct halo_op_moe_matm
                                       .n_cols = w->n_cols,
                                       .n_used = u->n_used,
                                       .per_slot = u->per_slot};
+    for (uint32_t k = 0; k < u->n; k++) {
+        args.matrix[k] = expert_arg(c, u, k);
+        n_col_tiles += HALO_HIP_CEIL(args.matrix[k].n_rows, HALO_GEMM_COLS);
+    }
     return halo_hip_emit(c,
                          &(struct halo_hip_emission){.op = HALO_HIP_MOE_GEMM,
                                                      .type = w->type,
                                                      .rows = tile_rows,
                                                      .grid = {halo_hip_expert_tiles(u->n_used, w->n_experts, tile_rows),
-                                                              halo_hip_fixed(HALO_HIP_CEIL(w->n_rows, HALO_GEMM_COLS))},
+                                                              halo_hip_fixed(n_col_tiles)},
                                                      HALO_HIP_ARGS(args)});
 }
 
-static int emit_many(struct halo_hip_compiler *c, const struct halo_op_moe_matmul *u, uint32_t k)
+/* n matrices of one type. */
+static int emit_many(struct halo_hip_compiler *c, const struct halo_op_moe_matmul *u, uint32_t first, uint32_t n)
 {
-    struct halo_op_moe_matmul one = *u;
-    one.weight[0] = u->weight[k];
-    one.out[0] = u->out[k];
-    one.bias[0] = u->bias[k];
+    struct halo_op_moe_matmul of = *u;
+    of.n = n;
+    for (uint32_t k = 0; k < n; k++) {
+        of.weight[k] = u->weight[first + k];
+        of.out[k] = u->out[first + k];
+        of.bias[k] = u->bias[first + k];
+    }
     int r = halo_hip_form_groups(c, u);
     if (!r)
         r = halo_hip_form_half(c, u->x, halo_hip_value(c->model, u->x), halo_hip_per_row(u->per_slot ? u->n_used : 1),
-                               c->plan->weights[u->weight[k]].n_cols, false);
-    return r ? r : halo_hip_emit_tiles(c, &one, emit_tiles);
+                               c->plan->weights[u->weight[first]].n_cols, false);
+    return r ? r : halo_hip_emit_tiles(c, &of, emit_tiles);
 }
 
 /* What the chosen experts gave, times their factors. */
@@ -187,6 +195,22 @@ int halo_hip_emit_head_matmul(struct halo_hip_compiler *c, const struct halo_op_
     return emit_few(c, &into, 0, 1, out_stride);
 }
 
+/* A GPU that multiplies so few rows by strips waits for memory slab after slab where an expert has a row or two of a
+ * tile: there each slot stays a product of its own. Without a choice each expert has all rows. */
+bool halo_hip_uses_expert_tiles(const struct halo_hip_compiler *c, const struct halo_op_moe_matmul *u, uint32_t k)
+{
+    const struct halo_weight *w = &c->plan->weights[u->weight[k]];
+    bool sparse = u->choice != HALO_NONE && halo_hip_uses_strips(c, w->type, c->min_rows, w->n_cols);
+    return halo_hip_uses_gemm(c->min_rows, w->n_cols) && !sparse &&
+           halo_hip_kernel_find(c->model->device, HALO_HIP_MOE_GEMM, w->type, HALO_MOE_TILE) >= 0;
+}
+
+/* Whether one launch takes both. */
+static bool is_pair(const struct halo_weight *a, const struct halo_weight *b)
+{
+    return a->type == b->type && a->n_rows == b->n_rows;
+}
+
 int halo_hip_emit_moe_matmul(struct halo_hip_compiler *c, const struct halo_op *op)
 {
     const struct halo_op_moe_matmul *u = &op->u.moe_matmul;
@@ -198,15 +222,9 @@ int halo_hip_emit_moe_matmul(struct halo_hip_compiler *c, const struct halo_op *
         c->brought = streamed;
     }
     for (uint32_t k = 0; k < u->n && !r;) {
-        uint32_t type = weights[u->weight[k]].type;
-        bool pair = k + 1 < u->n && weights[u->weight[k + 1]].type == type;
-        if (halo_hip_uses_gemm(c->min_rows, weights[u->weight[k]].n_cols) &&
-            halo_hip_kernel_find(c->model->device, HALO_HIP_MOE_GEMM, type, HALO_MOE_TILE) >= 0) {
-            r = emit_many(c, u, k++);
-            continue;
-        }
-        r = emit_few(c, u, k, pair ? 2 : 1, 0);
-        k += pair ? 2 : 1;
+        uint32_t n = k + 1 < u->n && is_pair(&weights[u->weight[k]], &weights[u->weight[k + 1]]) ? 2 : 1;
+        r = halo_hip_uses_expert_tiles(c, u, k) ? emit_many(c, u, k, n) : emit_few(c, u, k, n, 0);
+        k += n;
     }
     for (uint32_t k = 0; k < u->n && !r; k++)
         r = emit_factors(c, u, k);

@@ -74,7 +74,7 @@ static struct needs needs_of(const struct halo_plan *plan)
         } else if (op->kind == HALO_OP_MOE_MATMUL) {
             need_experts(&needs, plan, &op->u.moe_matmul);
         } else if (op->kind == HALO_OP_MOE_ROUTE) {
-            raise_to(&needs.counters, HALO_HIP_GEMV_ROWS_MAX);
+            raise_to(&needs.counters, HALO_HIP_ROUTER_ROWS_MAX);
         } else if (op->kind == HALO_OP_LOGITS) {
             uint32_t n_cols = plan->weights[op->u.logits.weight].n_cols;
             uint32_t n_rows = plan->max_outputs > HALO_HIP_GEMV_ROWS_MAX ? plan->max_outputs : HALO_HIP_GEMV_ROWS_MAX;

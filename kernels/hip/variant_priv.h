@@ -99,7 +99,7 @@ struct halo_hip_variant {
 
 extern const struct halo_hip_variant halo_hip_variants[];
 extern const uint32_t halo_hip_n_variants;
-#define HALO_HIP_VARIANTS_MAX 384
+#define HALO_HIP_VARIANTS_MAX 416
 
 /* Numbers of rows that the table does not tell apart. */
 #define HALO_HIP_ROW_CLASSES 6

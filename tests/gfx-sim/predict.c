@@ -137,7 +137,7 @@ static void moe_gemm(const struct gfx_type *type, uint32_t n_rows)
     for (uint32_t i = 0; i < n_rows; i++)
         slot[i] = i;
     struct halo_moe_tile tile = {0, 0, n_rows};
-    struct halo_moe_gemm_args args = {.matrix = {p.weight, 0, p.out, NULL, HALO_GEMM_COLS, HALO_GEMM_COLS},
+    struct halo_moe_gemm_args args = {.matrix[0] = {p.weight, 0, p.out, NULL, HALO_GEMM_COLS, HALO_GEMM_COLS},
                                       .half = p.half,
                                       .scale = p.scale,
                                       .slot = slot,

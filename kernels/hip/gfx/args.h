@@ -89,10 +89,10 @@ struct halo_gemv_args {
     uint32_t n_matrices, n_cols, n_rows, n_blocks, n_grid;
 };
 
-/* strip_<type>: the same for up to HALO_STRIP_X rows in f16, on chips with matrix units. n_cols % 32 == 0.
- * Grid (sum over the matrices of ceil(n_rows / HALO_STRIP_COLS)). */
+/* strip_<type>: the same for up to eight rows in f16, on chips with matrix units, strip_<type>_x32 for up to
+ * HALO_STRIP_X. n_cols % 32 == 0. Grid (sum over the matrices of ceil(n_rows / HALO_STRIP_COLS)). */
 #define HALO_STRIP_COLS 16 /* weight rows of a block */
-#define HALO_STRIP_X 8
+#define HALO_STRIP_X 32
 struct halo_strip_args {
     struct halo_matrix_arg matrix[3];
     const uint16_t *half; /* of half_rows, of quantized types in the order of strips */
@@ -368,10 +368,10 @@ struct halo_moe_group_args {
     uint32_t tile_rows;
 };
 
-/* moe_gemm_<type>, moe_gemm_<type>_m128: for many rows. Grid (n_tiles, ceil(matrix.n_rows / HALO_GEMM_COLS)). half and
- * scale: a row for each slot (per_slot) or for each row of the batch. */
+/* moe_gemm_<type>, moe_gemm_<type>_m128: for many rows. Grid (n_tiles, sum of ceil(n_rows / HALO_GEMM_COLS) of the
+ * matrices). half and scale: a row for each slot (per_slot) or for each row of the batch. */
 struct halo_moe_gemm_args {
-    struct halo_expert_arg matrix;
+    struct halo_expert_arg matrix[2]; /* the second has no rows, or as many as the first */
     const uint16_t *half;
     const float *scale;
     const uint32_t *slot;

@@ -97,8 +97,11 @@ template <> struct gemm_weight<HALO_TYPE_BF16> : gemm_plain<HALO_TYPE_BF16> {
 /* Which rows of x and of out the block has: rows in order, or slots that a list names. */
 struct gemm_job {
     const uint8_t *weight; /* row 0 */
-    const float *bias;
-    float *out;
+    /* Of two matrices, the second where `second`: chosen where they are used, since registers are short. */
+    const float *bias[2];
+    float *out[2];
+    bool second;
+    uint32_t bias_at;
     const uint16_t *half;
     const float *scale;
     const uint32_t *slot; /* NULL, or the list: row i of the block is slot[i] */
@@ -221,8 +224,8 @@ template <uint32_t TYPE> struct gemm_weights {
         }
     }
     /* Plane by plane, which a word of all units at a time comes to: the units of a plane share a line, which the cache
-     * would lose while the other planes are loaded. Rows of super-blocks are whole batches, whose small planes then have
-     * one load. */
+     * would lose while the other planes are loaded. Rows of super-blocks are whole batches, whose small planes then
+     * have one load. */
     HALO_DEVICE_MEMBER void fetch_planes(uint32_t slab)
     {
         constexpr uint32_t WORDS = sizeof(raw[0][0]) / sizeof(uint32_t);
@@ -337,27 +340,45 @@ HALO_DEVICE void gemm_products(const uint16_t *x, uint32_t row0, const uint16_t 
 }
 #endif
 
+/* Loads of a row of tiles are all under way before the first is used. */
 template <uint32_t ROWS>
 HALO_DEVICE void gemm_store(const gemm_job &job, float factor, uint32_t row0, uint32_t col0,
                             halo_acc (&acc)[gemm_tiles<ROWS>][gemm_tiles<ROWS>])
 {
     constexpr int T = gemm_tiles<ROWS>;
+    const float *from = job.second ? job.bias[1] : job.bias[0];
+    float *to = job.second ? job.out[1] : job.out[0], bias[T][8] = {};
+    if (from)
 #pragma unroll
-    for (int i = 0; i < T; i++)
+        for (int j = 0; j < T; j++)
+#pragma unroll
+            for (int v = 0; v < 8; v++) {
+                const uint32_t col = job.first_col + col0 + 16 * (uint32_t)j + halo_mma_col(v);
+                bias[j][v] = from[job.bias_at + halo_min_of(col, job.n_weight_rows - 1)];
+            }
+#pragma unroll
+    for (int i = 0; i < T; i++) {
+        uint32_t at[8];
+        float scale[8];
+#pragma unroll
+        for (int v = 0; v < 8; v++)
+            at[v] = gemm_out_row(job, halo_min_of(row0 + 16 * (uint32_t)i + halo_mma_row(v), job.n_rows - 1));
+#pragma unroll
+        for (int v = 0; v < 8; v++)
+            scale[v] = job.scale[at[v] / job.x_divisor] * factor;
 #pragma unroll
         for (int v = 0; v < 8; v++) {
-            const uint32_t row = row0 + 16 * (uint32_t)i + halo_mma_row(v);
-            if (row >= job.n_rows)
+            if (row0 + 16 * (uint32_t)i + halo_mma_row(v) >= job.n_rows)
                 continue;
-            const float scale = job.scale[gemm_x_row(job, row)] * factor;
-            float *out = job.out + (uint64_t)gemm_out_row(job, row) * job.out_stride;
+            float *out = to + (uint64_t)at[v] * job.out_stride;
 #pragma unroll
             for (int j = 0; j < T; j++) {
                 const uint32_t col = job.first_col + col0 + 16 * (uint32_t)j + halo_mma_col(v);
                 if (col < job.n_weight_rows)
-                    out[col] = halo_fma(acc[i][j][v], scale, job.bias ? job.bias[col] : 0);
+                    out[col] = halo_fma(acc[i][j][v], scale[v], bias[j][v]);
             }
         }
+    }
 }
 
 /* Where a wave is: its part of the outputs, and the slabs s and s + AHEAD among those in LDS. */
@@ -437,8 +458,10 @@ template <uint32_t TYPE, uint32_t ROWS> HALO_DEVICE void gemm_run(const halo_gem
     const auto pick = [m](auto x, auto y, auto z) { return m == 0 ? x : m == 1 ? y : z; };
 #define GEMM_PICK(field) pick(a.matrix[0].field, a.matrix[1].field, a.matrix[2].field)
     const gemm_job job = {static_cast<const uint8_t *>(GEMM_PICK(weight)),
-                          GEMM_PICK(bias),
-                          GEMM_PICK(out),
+                          {GEMM_PICK(bias), nullptr},
+                          {GEMM_PICK(out), nullptr},
+                          false,
+                          0,
                           a.half,
                           a.scale,
                           nullptr,
@@ -463,19 +486,24 @@ HALO_DEVICE void moe_gemm_run(const halo_moe_gemm_args &a, gemm_lds<TYPE, ROWS> 
     if (tile.n_slots == 0)
         return;
     const uint32_t place = a.place ? a.place[tile.expert] : tile.expert;
-    const gemm_job job = {static_cast<const uint8_t *>(a.matrix.weight) + place * a.matrix.expert_bytes,
-                          a.matrix.bias ? a.matrix.bias + (uint64_t)tile.expert * a.matrix.n_rows : nullptr,
-                          a.matrix.out,
+    const uint32_t one = HALO_HIP_CEIL(a.matrix[0].n_rows, HALO_GEMM_COLS), block = halo_block_y();
+    const bool second = block >= one;
+    const void *weight = second ? a.matrix[1].weight : a.matrix[0].weight;
+    const gemm_job job = {static_cast<const uint8_t *>(weight) + place * a.matrix[0].expert_bytes,
+                          {a.matrix[0].bias, a.matrix[1].bias},
+                          {a.matrix[0].out, a.matrix[1].out},
+                          second,
+                          tile.expert * a.matrix[0].n_rows,
                           a.half,
                           a.scale,
                           a.slot + tile.first,
                           a.per_slot ? 1 : a.n_used,
                           0,
                           tile.n_slots,
-                          halo_block_y() * HALO_GEMM_COLS,
-                          a.matrix.n_rows,
+                          (second ? block - one : block) * HALO_GEMM_COLS,
+                          a.matrix[0].n_rows,
                           a.n_cols,
-                          a.matrix.out_stride};
+                          a.matrix[0].out_stride};
     gemm<TYPE, ROWS, (ROWS > HALO_MOE_TILE)>(job, lds);
 }
 

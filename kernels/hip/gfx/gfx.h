@@ -52,11 +52,10 @@
  *   halo_copy16(lds, from, real)   16 bytes into LDS, or zeros if not real, without waiting;
  *   halo_copies_end, halo_copies_wait<N>   end a group of copies; wait for all but the thread's last N groups, after
  *                             which a barrier shows them to the block
- * and, where there is a matrix unit (no HALO_NO_MATRIX), strips: 16 rows of weights by 8 of x straight from registers.
- * A lane brings 32 halves, in any order that is the same for weights and x, of HALO_STRIP_ROWS weight rows and of one
- * row of x, all of part halo_strip_part() of HALO_STRIP_PARTS that the lanes of a row share:
- *   halo_strip_row(i)             the weight row of the lane's operand i; halo_strip_x_row(): its row of x, 8 and above
- *                                 are of no use
+ * and, where there is a matrix unit (no HALO_NO_MATRIX), strips: 16 rows of weights by HALO_STRIP_TILE of x straight
+ * from registers. A lane brings 32 halves, in any order that is the same for weights and x, of HALO_STRIP_ROWS weight
+ * rows and of one row of x, all of part halo_strip_part() of HALO_STRIP_PARTS that the lanes of a row share:
+ *   halo_strip_row(i)             the weight row of the lane's operand i; halo_strip_x_row(): its row of x in the tile
  *   halo_strip_mma(w, x, sums)    sums[i] += products of weight row halo_strip_sum_row(i) and row of x
  *                                 halo_strip_sum_x(i), i < HALO_STRIP_SUMS
  *   With HALO_STRIP_STEP it goes by steps, which can be taken alone, of so many words of a lane's halves:

@@ -344,6 +344,7 @@ HALO_DEVICE float halo_chain_sum(float v)
 }
 
 /* Strips: A is the weights, B is x, with the layouts above. */
+#define HALO_STRIP_TILE 16
 #define HALO_STRIP_ROWS 1
 #define HALO_STRIP_SUMS 8
 #if HALO_GFX12

@@ -324,6 +324,7 @@ HALO_DEVICE halo_acc halo_slab_mma(const halo_slab_frag &x, const halo_slab_frag
     return c;
 }
 /* Strips: mma.m16n8k16. Lane l has rows l / 4 and l / 4 + 8 of the weights, row l / 4 of x, part l % 4. */
+#define HALO_STRIP_TILE 8
 #define HALO_STRIP_ROWS 2
 #define HALO_STRIP_PARTS 4
 #define HALO_STRIP_SUMS 4

@@ -1,10 +1,12 @@
-/* strip.h: products of five to eight rows on chips with matrix units, where dot products of each row by itself would
- * take longer than memory: what the strip kernels of all types share.
+/* strip.h: products of 5 to 32 rows on chips with matrix units, where dot products of each row by itself would take
+ * longer than memory, and tiles of 128 weight rows would be too few blocks to cover its latency: what the strip kernels
+ * of all types share.
  *
  * A block computes 16 weight rows for all rows of x. Its waves share the units of the rows, HALO_STRIP_PARTS units at
  * once to a wave; at the end their sums are added in LDS. A lane converts its unit to f16 in registers and the matrix
- * unit reads it there (gfx.h): weights are loaded once, 16 bytes a lane, and x is read once for 16 rows. x is in f16,
- * of quantized types in the order of strips (layout.h), of plain types in its own.
+ * unit reads it there (gfx.h) for HALO_STRIP_TILE rows of x at a time: weights are loaded and converted once, 16 bytes
+ * a lane, and x is read once for 16 rows. x is in f16, of quantized types in the order of strips (layout.h), of plain
+ * types in its own.
  */
 #ifndef HALO_GFX_STRIP_H
 #define HALO_GFX_STRIP_H
@@ -14,9 +16,11 @@
 #if !defined(HALO_NO_MATRIX)
 constexpr uint32_t STRIP_WAVES = 8, STRIP_STEP = STRIP_WAVES * HALO_STRIP_PARTS;
 
-struct strip_lds {
-    float sum[STRIP_WAVES][HALO_STRIP_X][HALO_STRIP_COLS];
+/* X: rows of x that the kernel takes. */
+template <uint32_t X> struct strip_lds {
+    float sum[STRIP_WAVES][X][HALO_STRIP_COLS];
 };
+template <uint32_t X> constexpr uint32_t strip_tiles = HALO_HIP_CEIL(X, HALO_STRIP_TILE);
 
 /* What a lane holds of a weight row at units base .. base + HALO_STRIP_PARTS - 1, and where the same of x is: chunk p
  * is 8 halves of x. */
@@ -98,48 +102,66 @@ HALO_DEVICE void strip_load(const uint8_t *const *row, const halo_row_layout &at
         ret->raw[i] = strip_code<TYPE>::load(row[i], at, base, n);
 }
 
-template <uint32_t TYPE>
-HALO_DEVICE void strip_products(const strip_stage<TYPE> &stage, const uint16_t *x, uint32_t base, uint32_t n,
-                                float (&sums)[HALO_STRIP_SUMS])
+/* The rows of x of a tile, as far as they exist. */
+template <uint32_t TYPE> HALO_DEVICE void strip_load_x(const uint16_t *x, uint32_t base, uint32_t n, uint32_t ret[16])
 {
     typedef strip_code<TYPE> code;
-    uint32_t xs[16], w[HALO_STRIP_ROWS][16];
 #pragma unroll
     for (uint32_t p = 0; p < 4; p++) {
         halo_u4 v = {{0, 0, 0, 0}}; /* what does not exist adds nothing */
         if (code::exists(base, p, n))
             v = halo_load<halo_u4>(x + code::x_at(base, p));
         for (uint32_t i = 0; i < 4; i++)
-            xs[4 * p + i] = v.e[i];
+            ret[4 * p + i] = v.e[i];
     }
+}
+
+template <uint32_t TYPE, uint32_t X>
+HALO_DEVICE void strip_products(const strip_stage<TYPE> &stage, const uint16_t *const *x, uint32_t n_rows,
+                                uint32_t base, uint32_t n, float (*sums)[HALO_STRIP_SUMS])
+{
+    uint32_t w[HALO_STRIP_ROWS][16];
 #pragma unroll
     for (int i = 0; i < HALO_STRIP_ROWS; i++)
-        code::halves(stage.raw[i], base, w[i]);
-    halo_strip_mma(w, xs, sums);
+        strip_code<TYPE>::halves(stage.raw[i], base, w[i]);
+#pragma unroll
+    for (uint32_t t = 0; t < strip_tiles<X>; t++) {
+        if (t > 0 && t * HALO_STRIP_TILE >= n_rows)
+            break;
+        uint32_t xs[16];
+        strip_load_x<TYPE>(x[t], base, n, xs);
+        halo_strip_mma(w, xs, sums[t]);
+    }
 }
 
-/* The waves' sums: one output to a thread. */
-template <uint32_t TYPE>
-HALO_DEVICE void strip_store(const halo_strip_args &a, const halo_matrix_arg &matrix, uint32_t row0, strip_lds &lds,
-                             const float *sums)
+/* The waves' sums: an output to a thread at a time. */
+template <uint32_t TYPE, uint32_t X>
+HALO_DEVICE void strip_store(const halo_strip_args &a, const halo_matrix_arg &matrix, uint32_t row0, strip_lds<X> &lds,
+                             const float (*sums)[HALO_STRIP_SUMS])
 {
 #pragma unroll
-    for (int i = 0; i < HALO_STRIP_SUMS; i++)
-        if (halo_strip_sum_x(i) < HALO_STRIP_X)
-            lds.sum[halo_wave()][halo_strip_sum_x(i)][halo_strip_sum_row(i)] = sums[i];
+    for (uint32_t t = 0; t < strip_tiles<X>; t++)
+#pragma unroll
+        for (int i = 0; i < HALO_STRIP_SUMS; i++) {
+            const uint32_t r = t * HALO_STRIP_TILE + halo_strip_sum_x(i);
+            if (r < X)
+                lds.sum[halo_wave()][r][halo_strip_sum_row(i)] = sums[t][i];
+        }
     halo_barrier();
-    const uint32_t r = halo_tid() / HALO_STRIP_COLS, i = halo_tid() % HALO_STRIP_COLS;
-    if (r >= a.n_rows || row0 + i >= matrix.n_rows)
+    const uint32_t i = halo_tid() % HALO_STRIP_COLS;
+    if (row0 + i >= matrix.n_rows)
         return;
-    float sum = 0;
-    for (uint32_t w = 0; w < STRIP_WAVES; w++)
-        sum += lds.sum[w][r][i];
-    const float scale = a.scale[a.row_index ? a.row_index[r] : r] * (1 / strip_code<TYPE>::FACTOR);
-    matrix.out[(uint64_t)r * matrix.out_stride + row0 + i] =
-        halo_fma(sum, scale, matrix.bias ? matrix.bias[row0 + i] : 0);
+    const float bias = matrix.bias ? matrix.bias[row0 + i] : 0;
+    for (uint32_t r = halo_tid() / HALO_STRIP_COLS; r < a.n_rows; r += STRIP_WAVES * 32 / HALO_STRIP_COLS) {
+        float sum = 0;
+        for (uint32_t w = 0; w < STRIP_WAVES; w++)
+            sum += lds.sum[w][r][i];
+        const float scale = a.scale[a.row_index ? a.row_index[r] : r] * (1 / strip_code<TYPE>::FACTOR);
+        matrix.out[(uint64_t)r * matrix.out_stride + row0 + i] = halo_fma(sum, scale, bias);
+    }
 }
 
-template <uint32_t TYPE> HALO_DEVICE void strip(const halo_strip_args &a, strip_lds &lds)
+template <uint32_t TYPE, uint32_t X> HALO_DEVICE void strip(const halo_strip_args &a, strip_lds<X> &lds)
 {
     uint32_t block = halo_block_x(), m = 0;
     for (; m + 1 < a.n_matrices && block >= HALO_HIP_CEIL(a.matrix[m].n_rows, HALO_STRIP_COLS); m++)
@@ -156,26 +178,33 @@ template <uint32_t TYPE> HALO_DEVICE void strip(const halo_strip_args &a, strip_
     if (base < n)
         strip_load<TYPE>(row, at, base, n, &now);
     halo_inputs_ready();
-    const uint32_t r = halo_min_of(halo_strip_x_row(), a.n_rows - 1);
-    const uint16_t *x = a.half + (uint64_t)(a.row_index ? a.row_index[r] : r) * a.x_stride;
-    float sums[HALO_STRIP_SUMS] = {};
+    const uint16_t *x[strip_tiles<X>];
+    for (uint32_t t = 0; t < strip_tiles<X>; t++) {
+        const uint32_t r = halo_min_of(t * HALO_STRIP_TILE + halo_strip_x_row(), a.n_rows - 1);
+        x[t] = a.half + (uint64_t)(a.row_index ? a.row_index[r] : r) * a.x_stride;
+    }
+    float sums[strip_tiles<X>][HALO_STRIP_SUMS] = {};
 #pragma unroll 1
     for (; base < n; base += STRIP_STEP) {
         strip_stage<TYPE> next = now;
         if (base + STRIP_STEP < n)
             strip_load<TYPE>(row, at, base + STRIP_STEP, n, &next);
-        strip_products<TYPE>(now, x, base, n, sums);
+        strip_products<TYPE, X>(now, x, a.n_rows, base, n, sums);
         now = next;
     }
-    strip_store<TYPE>(a, matrix, row0, lds, sums);
+    strip_store<TYPE, X>(a, matrix, row0, lds, sums);
 }
 
-#define HALO_STRIP_KERNEL(TYPE, type)                                                                                  \
-    HALO_KERNEL_EARLY(strip_##type, halo_strip_args, 256)                                                              \
+#define HALO_STRIP_KERNEL(TYPE, type, X, name)                                                                         \
+    typedef strip_lds<X> name##_lds;                                                                                   \
+    HALO_KERNEL_EARLY(name, halo_strip_args, 256)                                                                      \
     {                                                                                                                  \
-        HALO_LDS(strip_lds, lds);                                                                                      \
-        strip<HALO_TYPE_##TYPE>(a, lds);                                                                               \
+        HALO_LDS(name##_lds, lds);                                                                                     \
+        strip<HALO_TYPE_##TYPE, X>(a, lds);                                                                            \
     }
+#define HALO_STRIP_KERNELS(TYPE, type)                                                                                 \
+    HALO_STRIP_KERNEL(TYPE, type, 8, strip_##type)                                                                     \
+    HALO_STRIP_KERNEL(TYPE, type, HALO_STRIP_X, strip_##type##_x32)
 #endif
 
 #endif

@@ -242,6 +242,7 @@ HALO_DEVICE halo_acc halo_mma(const halo_frag &x, const halo_frag &y, halo_acc c
     return halo_host_mma(x, y, c);
 }
 /* Strips as on RDNA3. */
+#define HALO_STRIP_TILE 16
 #define HALO_STRIP_ROWS 1
 #define HALO_STRIP_PARTS 1
 #define HALO_STRIP_SUMS 8

@@ -144,9 +144,17 @@ static const struct field moe_gemv[] = {
 static const struct field moe_group[] = {P(moe_group, choice),  P(moe_group, slot),      P(moe_group, tile),
                                          U(moe_group, n_slots), U(moe_group, n_used),    U(moe_group, n_expert),
                                          U(moe_group, n_tiles), U(moe_group, tile_rows), {0}};
-static const struct field moe_gemm[] = {
-    EXPERT(moe_gemm, matrix), P(moe_gemm, half),   P(moe_gemm, scale),  P(moe_gemm, slot),     P(moe_gemm, tile),
-    P(moe_gemm, place),       U(moe_gemm, n_cols), U(moe_gemm, n_used), U(moe_gemm, per_slot), {0}};
+static const struct field moe_gemm[] = {EXPERT(moe_gemm, matrix[0]),
+                                        EXPERT(moe_gemm, matrix[1]),
+                                        P(moe_gemm, half),
+                                        P(moe_gemm, scale),
+                                        P(moe_gemm, slot),
+                                        P(moe_gemm, tile),
+                                        P(moe_gemm, place),
+                                        U(moe_gemm, n_cols),
+                                        U(moe_gemm, n_used),
+                                        U(moe_gemm, per_slot),
+                                        {0}};
 static const struct field moe_sum[] = {P(moe_sum, x),   P(moe_sum, choice), P(moe_sum, add),    P(moe_sum, add_gate),
                                        P(moe_sum, out), U(moe_sum, n_cols), U(moe_sum, n_used), {0}};
 static const struct field moe_sum_norm[] = {P(moe_sum_norm, sum.x),          P(moe_sum_norm, sum.choice),

@@ -715,7 +715,7 @@ static void a_missing_kernel_is_named(void **state)
                  {"gemv_q4_0_x4", "matmul: kernels.toy has no kernel gemv_q4_0_x4 for 3 rows of type 2"},
                  {"kv_write_f16", "kv_write: kernels.toy has no kernel kv_write_f16 for 1 row of type 65"},
                  {"attend_f16_g4_d128", "attend: kernels.toy has no kernel attend_f16_g4_d128 for 4 rows of type 65"},
-                 {"moe_group", "moe_matmul: kernels.toy has no kernel moe_group for 9 rows of type 127"},
+                 {"moe_group", "moe_matmul: kernels.toy has no kernel moe_group for 33 rows of type 127"},
                  {"largest", "logits: kernels.toy has no kernels for lists of the largest"},
                  {"gather_rows", "logits: kernels.toy has no kernel gather_rows for 1 row of type 127"}};
     static struct fixture f;
