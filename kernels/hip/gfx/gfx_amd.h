@@ -10,7 +10,6 @@
 #define HALO_KERNEL_EARLY(name, type, threads) HALO_KERNEL(name, type, threads)
 #define HALO_KERNEL_RESIDENT(name, type, threads, blocks) HALO_KERNEL(name, type, threads)
 #define HALO_PLAIN_STEPS 2
-#define HALO_GEMM_BATCH 4
 #define HALO_LDS(type, name) static __attribute__((shared)) type name
 
 #if defined(__gfx1100__) || defined(__gfx1101__) || defined(__gfx1102__) || defined(__gfx1103__) ||                    \
@@ -20,6 +19,11 @@
 #define HALO_GFX12 1
 #elif defined(__gfx1030__) || defined(__gfx1031__) || defined(__gfx1032__)
 #define HALO_GFX103 1
+#endif
+#if HALO_GFX11 || HALO_GFX12
+#define HALO_GEMM_BATCH 4
+#else /* without a matrix unit gemm is not tuned */
+#define HALO_GEMM_BATCH 1
 #endif
 
 HALO_DEVICE uint32_t halo_tid(void)
