@@ -75,8 +75,8 @@ static size_t choose_count(struct source *s, uint64_t lo, uint64_t hi, size_t by
     return n;
 }
 
-/* How many of `n` items there can be when all behind the third are copies of it: they share its texts, but whoever reads
- * the event reads the `bytes` of each. */
+/* How many of `n` items there can be when all behind the third are copies of it: they share its texts, but whoever
+ * reads the event reads the `bytes` of each. */
 static size_t spend_copies(struct source *s, size_t n, size_t bytes)
 {
     size_t copies = bytes ? s->left / bytes : n - 3;
