@@ -211,15 +211,18 @@ int halo_link_ask_data(struct halo_link *link, enum halo_remote_op op, const voi
         r = halo_link_step(link);
     if (r)
         return r;
+    /* Taken before anything is sent: while the socket is full, answers are read, which give other slots back. */
     uint32_t slot = link->free_slots[HALO_LINK_PENDING_MAX - 1 - link->n_pending];
     struct halo_remote_header h = {.op = (uint16_t)op, .id = next_id(link, slot), .device = device};
-    r = put(link, &h, request, data);
-    if (r)
-        return r;
-    if (link->n_pending == 0)
+    if (link->n_pending++ == 0)
         link->heard_ms = halo_clock_ms(); /* silence counts from when an answer is owed */
+    r = put(link, &h, request, data);
+    if (r) {
+        link->n_pending--;
+        link->free_slots[HALO_LINK_PENDING_MAX - 1 - link->n_pending] = (uint16_t)slot;
+        return r;
+    }
     link->pending[slot] = (struct halo_link_pending){h.id, (uint16_t)op, answer};
-    link->n_pending++;
     link->n_filling += answer.n > 0;
     link->n_slots = slot < link->n_slots ? link->n_slots : slot + 1;
     link->n_asked++;

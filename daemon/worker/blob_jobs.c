@@ -124,7 +124,7 @@ int halo_blob_jobs_add(struct halo_blob_jobs *jobs, const struct halo_remote_hea
 bool halo_blob_jobs_is_first_done(struct halo_blob_jobs *jobs)
 {
     pthread_mutex_lock(&jobs->lock);
-    bool is_done = jobs->n > 0 && jobs->ring[jobs->first].is_done;
+    bool is_done = jobs->n > 0 && (jobs->ring[jobs->first].is_done || jobs->n_threads == 0);
     pthread_mutex_unlock(&jobs->lock);
     return is_done;
 }

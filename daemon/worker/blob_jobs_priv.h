@@ -46,7 +46,7 @@ bool halo_blob_jobs_will_store(const struct halo_blob_jobs *jobs, const uint8_t 
 /* Copies the request and its data; there is room. 0 or -ENOMEM. */
 int halo_blob_jobs_add(struct halo_blob_jobs *jobs, const struct halo_remote_header *h,
                        const union halo_remote_request *q);
-/* Whether the first job is done. */
+/* Whether the first job is done, or is left to halo_blob_jobs_await() because there are no threads. */
 bool halo_blob_jobs_is_first_done(struct halo_blob_jobs *jobs);
 /* The first job, when it is done; there is one. */
 struct halo_blob_job *halo_blob_jobs_await(struct halo_blob_jobs *jobs);

@@ -1,16 +1,21 @@
 /* test_parts.c: settings, ranges and handles of the client, alone. */
 #include <errno.h>
+#include <linux/sockios.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <sys/mman.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
 #include <unistd.h>
 #include <cmocka.h>
 
 #include "handles_priv.h"
+#include "link_priv.h"
 #include "ranges_priv.h"
 #include "settings_priv.h"
 
@@ -211,9 +216,67 @@ static void a_destroyed_handle_stays_dead(void **state)
     halo_remote_handles_finish(&h);
 }
 
+/* ---- the link ---- */
+
+#define LONG_BYTES (1u << 20)
+
+/* Answers the first request, waits until the client has read that, and takes the rest. */
+static _Noreturn void answer_once(int fd)
+{
+    static uint8_t frame[HALO_REMOTE_HEADER_BYTES + 64], rest[1 << 16];
+    struct halo_remote_header h;
+    union halo_remote_reply a = {0};
+    int unread = 1;
+    if (recv(fd, frame, HALO_REMOTE_HEADER_BYTES, MSG_WAITALL) != HALO_REMOTE_HEADER_BYTES ||
+        halo_remote_header_decode(frame, &h) < 0)
+        _exit(1);
+    int n = halo_remote_reply_encode(frame, sizeof(frame), &h, &a, true);
+    if (n < 0 || send(fd, frame, (size_t)n, 0) != n)
+        _exit(1);
+    while (unread > 0 && ioctl(fd, SIOCOUTQ, &unread) == 0)
+        usleep(1000);
+    while (recv(fd, rest, sizeof(rest), 0) > 0)
+        ;
+    _exit(0);
+}
+
+/* While a long request is sent, the answer to an earlier one gives its slot back. */
+static void requests_that_are_owed_have_slots_of_their_own(void **state)
+{
+    static struct halo_link link;
+    static uint8_t bytes[LONG_BYTES];
+    pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+    const struct halo_link_answer none = {0};
+    const struct halo_remote_ping ping = {};
+    const struct halo_remote_memcpy_to_blob up = {.to = 4096, .data = {bytes, LONG_BYTES}};
+    int ends[2], status;
+    (void)state;
+    assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM, 0, ends), 0);
+    pid_t pid = fork();
+    if (pid == 0) {
+        close(ends[0]);
+        answer_once(ends[1]);
+    }
+    close(ends[1]);
+    pthread_mutex_lock(&lock);
+    assert_int_equal(halo_link_open(&link, &(struct halo_remote_channel){.fd = ends[0]}, 60000, &lock), 0);
+    assert_int_equal(halo_link_ask(&link, HIP_OP_PING, &ping, 0, none), 0);
+    assert_int_equal(halo_link_ask_data(&link, HIP_OP_MEMCPY_TO_BLOB, &up, 0, up.data, none), 0);
+    assert_int_equal(link.n_pending, 1);
+    const struct halo_link_pending *of_long = link.last;
+    assert_int_equal(halo_link_ask(&link, HIP_OP_PING, &ping, 0, none), 0);
+    assert_int_equal(link.n_pending, 2);
+    assert_ptr_not_equal(link.last, of_long);
+    halo_link_close(&link);
+    pthread_mutex_unlock(&lock);
+    assert_int_equal(waitpid(pid, &status, 0), pid);
+    assert_int_equal(status, 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(requests_that_are_owed_have_slots_of_their_own),
         cmocka_unit_test_setup(the_worker_is_found_by_variables, clear),
         cmocka_unit_test_setup(several_workers_stand_in_one_list, clear),
         cmocka_unit_test_setup(other_values_are_refused, clear),
