@@ -3,9 +3,9 @@
  * Four neighbouring elements to a thread. Loops run the same number of times in all threads of a block, since lanes of
  * a unit exchange values.
  */
+#include "glu.h"
 #include "norm.h"
 #include <kernels/digest.h>
-#include <kernels/op.h>
 
 HALO_KERNEL_EARLY(rmsnorm, halo_rmsnorm_args, 1024)
 {
@@ -131,24 +131,6 @@ HALO_KERNEL(half_waves, halo_half_args, 256)
     if (row >= a.n_rows)
         return;
     half_store(a, row, first, 128, halo_wave_max(half_largest(a.x + (uint64_t)row * a.n_cols, a.n_cols, first, 128)));
-}
-
-/* act(gate) * up, as op.h has it. */
-template <halo_glu_act ACT> HALO_DEVICE float activated(float gate, float up)
-{
-    switch (ACT) {
-    case HALO_GLU_SILU: return gate * halo_sigmoid(gate) * up;
-    case HALO_GLU_GELU:
-        return gate * halo_sigmoid(1.59576912f * halo_fma(0.044715f * gate * gate, gate, gate)) *
-               up; /* 2 sqrt(2 / pi) */
-    case HALO_GLU_RELU2: gate = halo_max(gate, 0); return gate * gate * up;
-    case HALO_GLU_LINEAR: return gate * up;
-    case HALO_GLU_SIGMOID: return halo_sigmoid(gate) * up;
-    default: /* HALO_GLU_CLAMPED */
-        gate = halo_min(gate, HALO_GLU_CLAMP);
-        up = halo_max(halo_min(up, HALO_GLU_CLAMP), -HALO_GLU_CLAMP);
-        return gate * halo_sigmoid(HALO_GLU_CLAMP_ALPHA * gate) * (up + 1);
-    }
 }
 
 /* Elements i .. i + 3 of a row of n; up: or nullptr. */
