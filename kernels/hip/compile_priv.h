@@ -16,7 +16,8 @@
 struct halo_hip_forms {
     struct {
         uint16_t value;
-        uint32_t n_cols; /* of a row */
+        uint32_t n_cols;               /* of a row */
+        struct halo_factor_arg factor; /* what the row lacks (gfx/args_fused.h) */
     } act[HALO_HIP_ACTS];
     uint32_t act_last; /* the one of act that was used last */
     uint16_t half_value, grouped_choice;
@@ -168,6 +169,9 @@ struct halo_hip_product {
     bool row_index;
 };
 int halo_hip_emit_product(struct halo_hip_compiler *c, const struct halo_hip_product *p);
+/* The arguments of such a product of one row of quantized weights, but for the grid: n_grid blocks at most. */
+struct halo_gemv_scaled_args halo_hip_scaled_args(const struct halo_hip_compiler *c, const struct halo_hip_product *p,
+                                                  const void *x, uint32_t most);
 /* Whether spans of so many rows take the kernels for matrix tiles, or strips. */
 bool halo_hip_uses_gemm(uint32_t n_rows, uint32_t n_cols);
 bool halo_hip_uses_strips(const struct halo_hip_compiler *c, uint32_t type, uint32_t n_rows, uint32_t n_cols);
@@ -214,8 +218,33 @@ struct halo_hip_sum_norm {
     const struct halo_op_moe_sum *sum;
     const struct halo_op_rmsnorm *norm;
 };
+/* Such a router with the norm in front of it. */
+#define HALO_HIP_ROUTER_NORM_OPS (HALO_HIP_PAIR_OPS + 1)
+struct halo_hip_router_norm {
+    const struct halo_op_rmsnorm *norm;
+    struct halo_hip_router router;
+};
+bool halo_hip_fuse_router_norm(const struct halo_hip_compiler *c, uint32_t index, struct halo_hip_router_norm *ret);
 bool halo_hip_fuse_router(const struct halo_hip_compiler *c, uint32_t index, struct halo_hip_router *ret);
 bool halo_hip_fuse_sum_norm(const struct halo_hip_compiler *c, uint32_t index, struct halo_hip_sum_norm *ret);
+/* fuse_product.c, as halo_hip_fuse_heads, of one row: a product and the sum with its RMS norm behind it, or gate and up
+ * and their GLU. */
+struct halo_hip_product_norm {
+    const struct halo_op_matmul *product;
+    const struct halo_op_rmsnorm *norm;
+};
+struct halo_hip_product_glu {
+    const struct halo_op_matmul *product;
+    const struct halo_op_glu *glu;
+};
+/* Of one row: the GLU of experts and their product behind it. */
+struct halo_hip_glu_product {
+    const struct halo_op_glu *glu;
+    const struct halo_op_moe_matmul *product;
+};
+bool halo_hip_fuse_glu_product(const struct halo_hip_compiler *c, uint32_t index, struct halo_hip_glu_product *ret);
+bool halo_hip_fuse_product_norm(const struct halo_hip_compiler *c, uint32_t index, struct halo_hip_product_norm *ret);
+bool halo_hip_fuse_product_glu(const struct halo_hip_compiler *c, uint32_t index, struct halo_hip_product_glu *ret);
 /* Whether no op from `index` on reads the value before one writes it again, and no stage behind this one does. */
 bool halo_hip_is_dead(const struct halo_plan *plan, uint32_t index, uint16_t value);
 /* fuse.c: whether the op is the norm of the rows of the logits that follow, and of nothing else. */
@@ -226,6 +255,15 @@ uint32_t halo_hip_fuse_half(const struct halo_hip_compiler *c, uint16_t out, uin
 /* When the next op behind c->op that reads activation rows reads those of `out`: their length (and how many to a row of
  * the batch), else 0. */
 uint32_t halo_hip_fuse_act(const struct halo_hip_compiler *c, uint16_t out, uint32_t *ret_per_row);
+
+/* op_fused.c: the launches of such pairs, and of two products of one row that share an input but no type. */
+int halo_hip_emit_product_norm(struct halo_hip_compiler *c, const struct halo_hip_product_norm *pair);
+int halo_hip_emit_glu_product(struct halo_hip_compiler *c, const struct halo_hip_glu_product *pair);
+int halo_hip_emit_product_glu(struct halo_hip_compiler *c, const struct halo_hip_product_glu *pair);
+bool halo_hip_has_pair(const struct halo_hip_compiler *c, const struct halo_hip_product *first,
+                       const struct halo_hip_product *second);
+int halo_hip_emit_pair(struct halo_hip_compiler *c, const struct halo_hip_product *first,
+                       const struct halo_hip_product *second);
 
 /* op_row.c, op_heads.c, op_attend.c, op_matmul.c, op_moe.c, op_state.c, op_streams.c, op_blocks.c */
 typedef int halo_hip_emit_fn(struct halo_hip_compiler *c, const struct halo_op *op);
@@ -239,6 +277,7 @@ int halo_hip_emit_heads(struct halo_hip_compiler *c, const struct halo_hip_heads
 int halo_hip_emit_last_norm(struct halo_hip_compiler *c, const struct halo_op_rmsnorm *norm,
                             const struct halo_op_logits *logits);
 int halo_hip_emit_router(struct halo_hip_compiler *c, const struct halo_hip_router *router);
+int halo_hip_emit_router_norm(struct halo_hip_compiler *c, const struct halo_hip_router_norm *router);
 int halo_hip_emit_sum_norm(struct halo_hip_compiler *c, const struct halo_hip_sum_norm *pair);
 struct halo_rmsnorm_args halo_hip_rmsnorm_args(const struct halo_hip_compiler *c, const struct halo_op_rmsnorm *u);
 struct halo_matrix_arg halo_hip_matrix_arg(const struct halo_hip_compiler *c, uint32_t weight, uint32_t bias,

@@ -101,6 +101,7 @@ struct halo_hip_pool {
 struct halo_hip_scratch {
     float **values; /* host array [n_values] of device addresses */
     uint8_t *act[HALO_HIP_ACTS];
+    float *squares[HALO_HIP_ACTS]; /* of the units of one row there */
     uint16_t *half;
     float *half_scale, *partial, *gathered, *logits;
     float *scales;      /* of weights with factors that their packed rows do not have, one after the other */

@@ -50,6 +50,7 @@ uint8_t *halo_hip_forms_take_act(struct halo_hip_compiler *c, uint16_t value, ui
     forms->act_last = (forms->act_last + 1) % HALO_HIP_ACTS;
     forms->act[forms->act_last].value = value;
     forms->act[forms->act_last].n_cols = n_cols;
+    forms->act[forms->act_last].factor = (struct halo_factor_arg){0};
     return c->model->scratch.act[forms->act_last];
 }
 

@@ -26,6 +26,18 @@ bool halo_hip_fuse_router(const struct halo_hip_compiler *c, uint32_t index, str
            halo_hip_kernel_find(c->model->device, HALO_HIP_MOE_ROUTER, HALO_HIP_TYPE_ANY, c->min_rows) >= 0;
 }
 
+bool halo_hip_fuse_router_norm(const struct halo_hip_compiler *c, uint32_t index, struct halo_hip_router_norm *ret)
+{
+    const struct halo_op *op = &c->plan->ops[index];
+    if (op->kind != HALO_OP_RMSNORM || index + 1 >= c->plan->n_ops || !halo_hip_fuse_router(c, index + 1, &ret->router))
+        return false;
+    ret->norm = &op->u.rmsnorm;
+    uint32_t n_cols = c->plan->values[ret->norm->out].width;
+    return !ret->norm->centre && ret->norm->out != ret->norm->x && ret->router.product->x == ret->norm->out &&
+           n_cols % HALO_HIP_UNIT == 0 && n_cols <= HALO_ROUTER_NORM_COLS &&
+           halo_hip_kernel_find(c->model->device, HALO_HIP_MOE_ROUTER_NORM, HALO_HIP_TYPE_ANY, c->min_rows) >= 0;
+}
+
 /* Whether the sum joins what the norm is of, or is it, and is read by nobody else. */
 static bool sum_is_taken(const struct halo_plan *plan, uint32_t next, const struct halo_hip_sum_norm *pair)
 {

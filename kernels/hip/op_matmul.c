@@ -27,14 +27,24 @@ static int emit_factor(struct halo_hip_compiler *c, uint32_t weight, float *out)
                                                      HALO_HIP_PATCHES(HALO_HIP_AMOUNT(struct halo_limit_args, n, n))});
 }
 
+/* Of all matrices, behind launches that returned r. */
+static int emit_factors(struct halo_hip_compiler *c, const struct halo_op_matmul *u, int r)
+{
+    for (uint32_t k = 0; k < u->n && !r; k++)
+        r = emit_factor(c, u->weight[k], halo_hip_value(c->model, u->out[k]));
+    return r;
+}
+
 int halo_hip_emit_matmul(struct halo_hip_compiler *c, const struct halo_op *op)
 {
     const struct halo_op_matmul *u = &op->u.matmul;
     const struct halo_weight *weights = c->plan->weights;
+    struct halo_hip_product products[HALO_MATMUL_MAX];
     bool done[HALO_MATMUL_MAX] = {false};
+    uint32_t n_products = 0;
     int r = 0;
     /* Those of one form share a launch: files mix them (v is often stored finer than q and k). */
-    for (uint32_t first = 0; first < u->n && !r; first++) {
+    for (uint32_t first = 0; first < u->n; first++) {
         uint32_t type = halo_hip_form(weights[u->weight[first]].type);
         if (done[first])
             continue;
@@ -50,11 +60,13 @@ int halo_hip_emit_matmul(struct halo_hip_compiler *c, const struct halo_op *op)
                 halo_hip_matrix_arg(c, u->weight[k], u->bias[k], halo_hip_value(c->model, u->out[k]));
             done[k] = true;
         }
-        r = halo_hip_emit_product(c, &p);
+        products[n_products++] = p;
     }
-    for (uint32_t k = 0; k < u->n && !r; k++)
-        r = emit_factor(c, u->weight[k], halo_hip_value(c->model, u->out[k]));
-    return r;
+    if (n_products == 2 && halo_hip_has_pair(c, &products[0], &products[1]))
+        return emit_factors(c, u, halo_hip_emit_pair(c, &products[0], &products[1]));
+    for (uint32_t k = 0; k < n_products && !r; k++)
+        r = halo_hip_emit_product(c, &products[k]);
+    return emit_factors(c, u, r);
 }
 
 /* The rows whose logits are wanted, one after the other. */

@@ -37,26 +37,52 @@ int halo_hip_emit_moe_route(struct halo_hip_compiler *c, const struct halo_op *o
                                        .patches = u->table ? by_token : NULL});
 }
 
-int halo_hip_emit_router(struct halo_hip_compiler *c, const struct halo_hip_router *router)
+/* ret_blocks: of each row. */
+static struct halo_moe_router_args router_args(const struct halo_hip_compiler *c, const struct halo_hip_router *router,
+                                               uint32_t *ret_blocks)
 {
     const struct halo_op_matmul *u = router->product;
     struct halo_moe_router_args args = {.route = route_args(c, router->route),
                                         .x = halo_hip_value(c->model, u->x),
                                         .counter = c->model->scratch.counters,
                                         .n_cols = c->plan->weights[u->weight[0]].n_cols};
-    const struct halo_hip_patch by_token[] = {HALO_HIP_INPUT(struct halo_moe_router_args, route.token, token, 0),
-                                              {.kind = HALO_HIP_PATCH_END}};
     uint32_t n = 0;
     for (uint32_t k = 0; k < u->n; k++) {
         args.matrix[k] = halo_hip_matrix_arg(c, u->weight[k], u->bias[k], halo_hip_value(c->model, u->out[k]));
         n += args.matrix[k].n_rows;
     }
-    return halo_hip_emit(c, &(struct halo_hip_emission){
-                                .op = is_scored(router->route) ? HALO_HIP_MOE_ROUTER_SCORED : HALO_HIP_MOE_ROUTER,
-                                .type = HALO_HIP_TYPE_ANY,
-                                .grid = {halo_hip_fixed(HALO_HIP_CEIL(n, HALO_ROUTER_ROWS)), halo_hip_per_row(1)},
-                                HALO_HIP_ARGS(args),
-                                .patches = router->route->table ? by_token : NULL});
+    *ret_blocks = HALO_HIP_CEIL(n, HALO_ROUTER_ROWS);
+    return args;
+}
+
+int halo_hip_emit_router(struct halo_hip_compiler *c, const struct halo_hip_router *router)
+{
+    uint32_t n_blocks;
+    struct halo_moe_router_args args = router_args(c, router, &n_blocks);
+    const struct halo_hip_patch by_token[] = {HALO_HIP_INPUT(struct halo_moe_router_args, route.token, token, 0),
+                                              {.kind = HALO_HIP_PATCH_END}};
+    return halo_hip_emit(c, &(struct halo_hip_emission){.op = is_scored(router->route) ? HALO_HIP_MOE_ROUTER_SCORED
+                                                                                       : HALO_HIP_MOE_ROUTER,
+                                                        .type = HALO_HIP_TYPE_ANY,
+                                                        .grid = {halo_hip_fixed(n_blocks), halo_hip_per_row(1)},
+                                                        HALO_HIP_ARGS(args),
+                                                        .patches = router->route->table ? by_token : NULL});
+}
+
+int halo_hip_emit_router_norm(struct halo_hip_compiler *c, const struct halo_hip_router_norm *router)
+{
+    uint32_t n_blocks;
+    struct halo_moe_router_norm_args args = {.router = router_args(c, &router->router, &n_blocks),
+                                             .norm = halo_hip_rmsnorm_args(c, router->norm)};
+    const struct halo_hip_patch by_token[] = {
+        HALO_HIP_INPUT(struct halo_moe_router_norm_args, router.route.token, token, 0), {.kind = HALO_HIP_PATCH_END}};
+    return halo_hip_emit(c, &(struct halo_hip_emission){.op = is_scored(router->router.route)
+                                                                  ? HALO_HIP_MOE_ROUTER_NORM_SCORED
+                                                                  : HALO_HIP_MOE_ROUTER_NORM,
+                                                        .type = HALO_HIP_TYPE_ANY,
+                                                        .grid = {halo_hip_fixed(n_blocks + 1), halo_hip_per_row(1)},
+                                                        HALO_HIP_ARGS(args),
+                                                        .patches = router->router.route->table ? by_token : NULL});
 }
 
 /* out as the plan has it: slots after each other. */
@@ -92,6 +118,8 @@ static int emit_few(struct halo_hip_compiler *c, const struct halo_op_moe_matmul
                                       .n_cols = n_cols,
                                       .n_used = u->n_used,
                                       .per_slot = u->per_slot};
+    /* Rows for each slot come from a product behind the choice. */
+    args.early = !args.place && (u->choice == HALO_NONE || u->per_slot);
     for (uint32_t k = 0; k < n; k++) {
         args.matrix[k] = expert_arg(c, u, first + k);
         if (out_stride > 0)

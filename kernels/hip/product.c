@@ -71,6 +71,34 @@ struct halo_hip_amount halo_hip_persistent_grid(const struct halo_hip_compiler *
     return n_blocks;
 }
 
+struct halo_gemv_scaled_args halo_hip_scaled_args(const struct halo_hip_compiler *c, const struct halo_hip_product *p,
+                                                  const void *x, uint32_t most)
+{
+    struct halo_gemv_args args = {.x = x, .n_matrices = p->n_matrices, .n_cols = p->n_cols, .n_rows = 1};
+    for (uint32_t i = 0; i < p->n_matrices; i++) {
+        args.matrix[i] = p->matrix[i];
+        args.n_blocks += HALO_HIP_CEIL(p->matrix[i].n_rows, HALO_GEMV_ROWS(false, 1));
+    }
+    args.n_grid = most && most < args.n_blocks ? most : args.n_blocks;
+    return (struct halo_gemv_scaled_args){
+        .gemv = args, .factor = c->forms.act[c->forms.act_last].factor, .n_cols = args.n_cols, .n_grid = args.n_grid};
+}
+
+/* Of an activation row that lacks its factor. */
+static int emit_scaled(struct halo_hip_compiler *c, const struct halo_hip_product *p, const void *x)
+{
+    int variant = halo_hip_kernel_find(c->model->device, HALO_HIP_GEMV_SCALED, p->type, 1);
+    uint32_t most = variant < 0 ? 0 : c->model->device->n_resident[variant];
+    struct halo_gemv_scaled_args args = halo_hip_scaled_args(c, p, x, most);
+    const struct halo_hip_patch by_output[] = {HALO_HIP_INPUT(struct halo_gemv_scaled_args, gemv.row_index, output, 0),
+                                               {.kind = HALO_HIP_PATCH_END}};
+    return halo_hip_emit(c, &(struct halo_hip_emission){.op = HALO_HIP_GEMV_SCALED,
+                                                        .type = p->type,
+                                                        .grid = {halo_hip_fixed(args.n_grid)},
+                                                        HALO_HIP_ARGS(args),
+                                                        .patches = p->row_index ? by_output : NULL});
+}
+
 /* Spans of min .. max rows, which are one variant. x: activation rows, or f32 rows for plain types. */
 static int emit_gemv_rows(struct halo_hip_compiler *c, const struct halo_hip_product *p, const void *x, uint32_t min,
                           uint32_t max)
@@ -116,6 +144,8 @@ static int emit_gemv(struct halo_hip_compiler *c, const struct halo_hip_product 
     const uint8_t *act = NULL;
     int r = halo_hip_quantized(p->type) ? halo_hip_form_act(c, p->value, p->x, p->n_x, p->n_cols, &act) : 0;
     const void *x = halo_hip_quantized(p->type) ? (const void *)act : p->x;
+    if (!r && act && c->forms.act[c->forms.act_last].factor.squares)
+        return emit_scaled(c, p, act);
     if (r || max <= HALO_HIP_GEMV_ROWS_MAX)
         return r ? r : emit_gemv_rows(c, p, x, min, max);
     halo_hip_loop_begin(c, over, HALO_HIP_GEMV_ROWS_MAX, min, max);

@@ -126,6 +126,17 @@ static int compile_router(struct halo_hip_compiler *c, uint32_t index, const str
     return halo_hip_emit_router(c, router);
 }
 
+static int compile_router_norm(struct halo_hip_compiler *c, uint32_t index, const struct halo_hip_router_norm *router)
+{
+    for (uint32_t i = 0; i < HALO_HIP_ROUTER_NORM_OPS; i++)
+        forget_outputs(&c->forms, &c->plan->ops[index + i]);
+    c->op = index;
+    leave_act(c, &c->plan->ops[index]);
+    leave_half(c, &c->plan->ops[index]);
+    c->op = index + 2; /* which knows the tables of experts */
+    return halo_hip_emit_router_norm(c, router);
+}
+
 static int compile_sum_norm(struct halo_hip_compiler *c, uint32_t index, const struct halo_hip_sum_norm *pair)
 {
     for (uint32_t i = 0; i < HALO_HIP_PAIR_OPS; i++)
@@ -134,6 +145,30 @@ static int compile_sum_norm(struct halo_hip_compiler *c, uint32_t index, const s
     leave_act(c, &c->plan->ops[index + 1]);
     leave_half(c, &c->plan->ops[index + 1]);
     return halo_hip_emit_sum_norm(c, pair);
+}
+
+static int compile_product_norm(struct halo_hip_compiler *c, uint32_t index, const struct halo_hip_product_norm *pair)
+{
+    for (uint32_t i = 0; i < HALO_HIP_PAIR_OPS; i++)
+        forget_outputs(&c->forms, &c->plan->ops[index + i]);
+    c->op = index + 1;
+    return halo_hip_emit_product_norm(c, pair);
+}
+
+static int compile_product_glu(struct halo_hip_compiler *c, uint32_t index, const struct halo_hip_product_glu *pair)
+{
+    for (uint32_t i = 0; i < HALO_HIP_PAIR_OPS; i++)
+        forget_outputs(&c->forms, &c->plan->ops[index + i]);
+    c->op = index + 1;
+    return halo_hip_emit_product_glu(c, pair);
+}
+
+static int compile_glu_product(struct halo_hip_compiler *c, uint32_t index, const struct halo_hip_glu_product *pair)
+{
+    for (uint32_t i = 0; i < HALO_HIP_PAIR_OPS; i++)
+        forget_outputs(&c->forms, &c->plan->ops[index + i]);
+    c->op = index + 1;
+    return halo_hip_emit_glu_product(c, pair);
 }
 
 /* An op by itself, or those from `index` on around a cache of heads. */
@@ -156,10 +191,18 @@ static int compile_ops(struct halo_hip_compiler *c, uint32_t index, uint32_t *re
 {
     struct halo_hip_latent latent;
     struct halo_hip_router router;
+    struct halo_hip_router_norm router_norm;
     struct halo_hip_sum_norm pair;
+    struct halo_hip_product_norm product_norm;
+    struct halo_hip_product_glu product_glu;
+    struct halo_hip_glu_product glu_product;
     if (halo_hip_fuse_latent(c, index, &latent)) {
         *ret_n = HALO_HIP_LATENT_OPS;
         return compile_latent(c, index, &latent);
+    }
+    if (halo_hip_fuse_router_norm(c, index, &router_norm)) {
+        *ret_n = HALO_HIP_ROUTER_NORM_OPS;
+        return compile_router_norm(c, index, &router_norm);
     }
     if (halo_hip_fuse_router(c, index, &router)) {
         *ret_n = HALO_HIP_PAIR_OPS;
@@ -176,6 +219,18 @@ static int compile_ops(struct halo_hip_compiler *c, uint32_t index, uint32_t *re
     if (halo_hip_fuse_sum_norm(c, index, &pair)) {
         *ret_n = HALO_HIP_PAIR_OPS;
         return compile_sum_norm(c, index, &pair);
+    }
+    if (halo_hip_fuse_product_norm(c, index, &product_norm)) {
+        *ret_n = HALO_HIP_PAIR_OPS;
+        return compile_product_norm(c, index, &product_norm);
+    }
+    if (halo_hip_fuse_product_glu(c, index, &product_glu)) {
+        *ret_n = HALO_HIP_PAIR_OPS;
+        return compile_product_glu(c, index, &product_glu);
+    }
+    if (halo_hip_fuse_glu_product(c, index, &glu_product)) {
+        *ret_n = HALO_HIP_PAIR_OPS;
+        return compile_glu_product(c, index, &glu_product);
     }
     return compile_heads(c, index, ret_n);
 }

@@ -32,7 +32,7 @@ uint64_t halo_hip_tables_before(const struct halo_plan *plan, uint32_t op)
 }
 
 struct needs {
-    uint64_t scales, act, half, half_rows, gathered, partial, counters, slots, tiles, orders;
+    uint64_t scales, act, act_cols, half, half_rows, gathered, partial, counters, slots, tiles, orders;
 };
 
 static void raise_to(uint64_t *most, uint64_t n)
@@ -44,6 +44,7 @@ static void raise_to(uint64_t *most, uint64_t n)
 static void need_product(struct needs *needs, uint32_t n_cols, uint64_t n_rows)
 {
     raise_to(&needs->act, n_rows * halo_hip_act_bytes(n_cols));
+    raise_to(&needs->act_cols, n_cols);
     raise_to(&needs->half, n_rows * halo_hip_strip_stride(n_cols) * sizeof(uint16_t));
     raise_to(&needs->half_rows, n_rows);
 }
@@ -105,6 +106,8 @@ uint64_t halo_hip_scratch_carve(const struct halo_plan *plan, bool integrated, u
     scratch->scales = carve(&c, needs.scales, sizeof(float));
     for (uint32_t i = 0; i < HALO_HIP_ACTS; i++)
         scratch->act[i] = carve(&c, needs.act, 1);
+    for (uint32_t i = 0; i < HALO_HIP_ACTS; i++)
+        scratch->squares[i] = carve(&c, needs.act_cols / HALO_HIP_UNIT, sizeof(float));
     scratch->half = carve(&c, needs.half, 1);
     scratch->half_scale = carve(&c, needs.half_rows, sizeof(float));
     scratch->gathered = carve(&c, needs.gathered, sizeof(float));

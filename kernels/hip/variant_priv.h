@@ -13,9 +13,14 @@
 enum halo_hip_op {
     HALO_HIP_EMBED,
     HALO_HIP_GEMV,
+    HALO_HIP_GEMV_SCALED,
+    HALO_HIP_GEMV_PAIR,
+    HALO_HIP_GEMV_NORM,
+    HALO_HIP_GEMV_GLU,
     HALO_HIP_STRIP,
     HALO_HIP_GEMM,
     HALO_HIP_MOE_GEMV,
+    HALO_HIP_MOE_GEMV_GLU,
     HALO_HIP_MOE_GEMM,
     HALO_HIP_KV_WRITE,
     HALO_HIP_HEADS,
@@ -55,6 +60,8 @@ enum halo_hip_op {
     HALO_HIP_MOE_ROUTE_SCORED,
     HALO_HIP_MOE_ROUTER,
     HALO_HIP_MOE_ROUTER_SCORED,
+    HALO_HIP_MOE_ROUTER_NORM,
+    HALO_HIP_MOE_ROUTER_NORM_SCORED,
     HALO_HIP_MOE_GROUP,
     HALO_HIP_MOE_SUM,
     HALO_HIP_MOE_SUM_NORM,
@@ -99,7 +106,7 @@ struct halo_hip_variant {
 
 extern const struct halo_hip_variant halo_hip_variants[];
 extern const uint32_t halo_hip_n_variants;
-#define HALO_HIP_VARIANTS_MAX 416
+#define HALO_HIP_VARIANTS_MAX 480
 
 /* Numbers of rows that the table does not tell apart. */
 #define HALO_HIP_ROW_CLASSES 6

@@ -352,6 +352,7 @@ struct halo_moe_gemv_args {
     const float *choice;              /* [row][2 * n_used], or NULL: slot s takes expert s */
     const uint32_t *place;            /* NULL: an expert is at its number */
     uint32_t n_cols, n_used, per_slot, n_slot_blocks, n_blocks, n_grid;
+    uint32_t early; /* choice is older than what the launch in front leaves */
 };
 
 /* moe_group: sorts the slots by expert and cuts each expert's into tiles of tile_rows. Grid (n_expert). */
@@ -487,5 +488,6 @@ struct halo_copy_args {
 };
 
 #include "args_blocks.h"
+#include "args_fused.h"
 
 #endif

@@ -240,17 +240,19 @@ template <uint32_t TYPE> HALO_DEVICE void moe_gemv_rows(const halo_moe_gemv_args
     const uint32_t stride = halo_hip_row_layout(TYPE, a.n_cols).stride;
     persistent_place at = {};
     at.block = halo_block_x();
-    of::find(a, of::read(a, at.block), stride, &at);
+    const typename of::jobs jobs = of::read(a, at.block);
+    of::find(a, jobs, stride, &at);
     const gemv_job job = {at.weight, stride, at.last, at.x, nullptr, rows::x_stride(a.n_cols), a.n_cols, 1};
     float acc[of::R][1] = {};
     rows::run(job, acc);
-    of::store(a, at, acc);
+    of::store(a, jobs, at, acc);
 }
 
-/* Each slot by itself: its expert's rows times its row of x. The choice of weights is itself an input. */
+/* Each slot by itself: its expert's rows times its row of x. The choice of weights may itself be an input. */
 template <uint32_t TYPE> HALO_DEVICE void moe_gemv(const halo_moe_gemv_args &a)
 {
-    halo_inputs_ready();
+    if (!a.early)
+        halo_inputs_ready();
     if constexpr (gemv_plain_type<TYPE>) {
         if (HALO_GEMV_PERSISTENT(a.n_cols))
             moe_gemv_persistent<persistent_experts<TYPE, false>>(a);

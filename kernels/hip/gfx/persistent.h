@@ -87,19 +87,27 @@ struct persistent_place {
     const uint8_t *x;      /* the row of x that they take */
     uint32_t block, job;   /* the block whose rows these are; how many this one did before */
     uint32_t row, matrix, slot;
-    uint32_t chunk; /* of lane 0 */
+    uint32_t chunk;        /* of lane 0 */
+    float factor;          /* of x, where it lacks one */
+    const uint8_t *second; /* the row of the other matrix, of gate and up */
 };
 
 /* The wave's rows in block `block` of a matrix of n_rows. */
-template <int R>
+template <int R, uint32_t WAVES = HALO_GEMV_WAVES>
 HALO_DEVICE void persistent_rows(const void *weight, uint32_t n_rows, uint32_t block, uint32_t stride,
                                  persistent_place *at)
 {
-    at->row = block * (HALO_GEMV_WAVES * R) + halo_wave() * R;
+    at->row = block * (WAVES * R) + halo_wave() * R;
     const uint32_t row = halo_min_of(at->row, n_rows - 1);
     at->last = n_rows - 1 - row;
     at->weight = static_cast<const uint8_t *>(weight) + (uint64_t)row * stride;
     at->chunk = 0;
+}
+
+/* Row r of the wave's; rows that do not exist are the last. */
+HALO_DEVICE const uint8_t *persistent_row(const persistent_place &at, uint32_t r, uint32_t stride)
+{
+    return at.weight + halo_min_of(r, at.last) * stride;
 }
 
 /* The rows of up to three matrices, which take the same row of x. Weights are found before the inputs are there. */
@@ -108,6 +116,7 @@ template <uint32_t TYPE> struct persistent_matrices {
     typedef persistent_chunk<TYPE> chunk;
     static constexpr uint32_t TYPE_OF = TYPE;
     static constexpr int R = gemv_wave_rows<TYPE, 1>, STEPS = chunk::STEPS;
+    static constexpr uint32_t TURNS = 1;
     struct jobs {
         uint32_t first, end;
     }; /* of the blocks */
@@ -128,13 +137,17 @@ template <uint32_t TYPE> struct persistent_matrices {
         }
         persistent_rows<R>(weight, n_rows, block, stride, at);
     }
-    HALO_DEVICE void inputs(const args &a, persistent_place *at)
+    HALO_DEVICE const uint8_t *row(const persistent_place &at, uint32_t r, uint32_t stride)
+    {
+        return persistent_row(at, r, stride);
+    }
+    HALO_DEVICE void inputs(const args &a, const jobs &, persistent_place *at)
     {
         halo_inputs_ready();
         at->x = static_cast<const uint8_t *>(a.x);
         at->x += a.row_index ? (uint64_t)a.row_index[0] * chunk::x_stride(a.n_cols) : 0;
     }
-    HALO_DEVICE void store(const args &a, const persistent_place &at, float acc[R][1])
+    HALO_DEVICE void store(const args &a, const jobs &, const persistent_place &at, float acc[R][1])
     {
         const halo_matrix_arg matrix = at.matrix == 0 ? a.matrix[0] : at.matrix == 1 ? a.matrix[1] : a.matrix[2];
         gemv_store<R, 1>(acc, matrix.bias, matrix.out, matrix.out_stride, at.row, matrix.n_rows, 1);
@@ -149,6 +162,7 @@ template <uint32_t TYPE, bool SHORT> struct persistent_experts {
     typedef persistent_chunk<TYPE> chunk;
     static constexpr uint32_t TYPE_OF = TYPE;
     static constexpr int R = SHORT ? HALO_MOE_SHORT_ROWS : gemv_wave_rows<TYPE, 1>, STEPS = SHORT ? 1 : chunk::STEPS;
+    static constexpr uint32_t TURNS = 1;
     struct jobs {
         uint32_t first, end, word;
     };                                                     /* word, of lane l: place, slot and row of x of job l */
@@ -179,10 +193,15 @@ template <uint32_t TYPE, bool SHORT> struct persistent_experts {
         at->x = static_cast<const uint8_t *>(a.x) +
                 (uint64_t)(a.per_slot ? at->slot : word >> ROW) * chunk::x_stride(a.n_cols);
     }
-    HALO_DEVICE void inputs(const args &, persistent_place *)
+    HALO_DEVICE const uint8_t *row(const persistent_place &at, uint32_t r, uint32_t stride)
     {
-    } /* ready before the choices were read */
-    HALO_DEVICE void store(const args &a, const persistent_place &at, float acc[R][1])
+        return persistent_row(at, r, stride);
+    }
+    HALO_DEVICE void inputs(const args &, const jobs &, persistent_place *)
+    {
+        halo_inputs_ready(); /* again, where the choice was one */
+    }
+    HALO_DEVICE void store(const args &a, const jobs &, const persistent_place &at, float acc[R][1])
     {
         const halo_expert_arg matrix = at.matrix == 0 ? a.matrix[0] : a.matrix[1];
         const float *bias = matrix.bias;
@@ -192,7 +211,8 @@ template <uint32_t TYPE, bool SHORT> struct persistent_experts {
     }
 };
 
-/* OF: persistent_matrices or persistent_experts. */
+/* OF: persistent_matrices, persistent_experts, or those of fused.h. A block makes TURNS neighbours, then those that are
+ * a grid further on. */
 template <typename OF> struct persistent {
     typedef typename OF::args args;
     typedef typename OF::jobs jobs;
@@ -207,7 +227,7 @@ template <typename OF> struct persistent {
     {
         for (int k = 0; k < STEPS; k++)
             for (int r = 0; r < R; r++)
-                ret->raw[k][r] = chunk::load(at.weight + halo_min_of((uint32_t)r, at.last) * layout.stride, layout,
+                ret->raw[k][r] = chunk::load(OF::row(at, (uint32_t)r, layout.stride), layout,
                                              halo_min_of(at.chunk + 32 * (uint32_t)k + halo_lane(), last_chunk));
     }
 
@@ -235,8 +255,8 @@ template <typename OF> struct persistent {
         next.chunk += 32 * STEPS;
         const bool row_ends = next.chunk >= n;
         if (row_ends) {
-            next.block += a.n_grid;
             next.job++;
+            next.block += next.job % OF::TURNS != 0 ? 1 : (a.n_grid - 1) * OF::TURNS + 1;
             if (next.block < jobs.end)
                 OF::find(a, jobs, layout.stride, &next);
         }
@@ -244,7 +264,7 @@ template <typename OF> struct persistent {
         halo_schedule_here();
         use(now, act, at->chunk, n, acc);
         if (row_ends && at->block < jobs.end) {
-            OF::store(a, *at, acc);
+            OF::store(a, jobs, *at, acc);
             for (int r = 0; r < R; r++)
                 acc[r][0] = 0;
         }
@@ -260,7 +280,7 @@ template <typename OF> struct persistent {
         at.block = jobs.first;
         OF::find(a, jobs, layout.stride, &at);
         load(layout, at, a.n_cols / chunk::COLS - 1, &even);
-        OF::inputs(a, &at);
+        OF::inputs(a, jobs, &at);
 #pragma unroll 1
         while (at.block < jobs.end) {
             step(a, jobs, layout, &at, even, &odd, acc);

@@ -54,6 +54,39 @@ static const struct field gemv[] = {MATRIX(gemv, matrix[0]),
                                     U(gemv, n_blocks),
                                     U(gemv, n_grid),
                                     {0}};
+#define GEMV(type, of)                                                                                                 \
+    MATRIX(type, of.matrix[0]), MATRIX(type, of.matrix[1]), MATRIX(type, of.matrix[2]), P(type, of.x),                 \
+        P(type, of.row_index), U(type, of.n_matrices), U(type, of.n_cols), U(type, of.n_rows), U(type, of.n_blocks),   \
+        U(type, of.n_grid)
+#define FACTOR(type, f) P(type, f.squares), U(type, f.n_units), F(type, f.eps)
+static const struct field gemv_scaled[] = {GEMV(gemv_scaled, gemv), FACTOR(gemv_scaled, factor), {0}};
+static const struct field gemv_pair[] = {GEMV(gemv_pair, of[0].gemv),
+                                         FACTOR(gemv_pair, of[0].factor),
+                                         GEMV(gemv_pair, of[1].gemv),
+                                         FACTOR(gemv_pair, of[1].factor),
+                                         {0}};
+static const struct field gemv_norm[] = {
+    P(gemv_norm, weight),  P(gemv_norm, in),     P(gemv_norm, bias),      P(gemv_norm, x),       P(gemv_norm, norm),
+    P(gemv_norm, out),     P(gemv_norm, act),    P(gemv_norm, squares),   U(gemv_norm, n_cols),  U(gemv_norm, n_rows),
+    U(gemv_norm, n_units), U(gemv_norm, n_grid), F(gemv_norm, add_scale), F(gemv_norm, x_scale), {0}};
+static const struct field gemv_glu[] = {P(gemv_glu, gate),    P(gemv_glu, up),
+                                        P(gemv_glu, in),      P(gemv_glu, gate_bias),
+                                        P(gemv_glu, up_bias), FACTOR(gemv_glu, factor),
+                                        P(gemv_glu, act),     U(gemv_glu, n_cols),
+                                        U(gemv_glu, n_rows),  U(gemv_glu, n_units),
+                                        U(gemv_glu, n_grid),  U(gemv_glu, glu),
+                                        F(gemv_glu, limit),   {0}};
+static const struct field moe_gemv_glu[] = {EXPERT(moe_gemv_glu, matrix),
+                                            P(moe_gemv_glu, gate),
+                                            P(moe_gemv_glu, up),
+                                            P(moe_gemv_glu, choice),
+                                            U(moe_gemv_glu, n_cols),
+                                            U(moe_gemv_glu, n_used),
+                                            U(moe_gemv_glu, n_slot_blocks),
+                                            U(moe_gemv_glu, n_grid),
+                                            U(moe_gemv_glu, glu),
+                                            F(moe_gemv_glu, limit),
+                                            {0}};
 static const struct field strip[] = {MATRIX(strip, matrix[0]),
                                      MATRIX(strip, matrix[1]),
                                      MATRIX(strip, matrix[2]),
@@ -137,10 +170,41 @@ static const struct field moe_router[] = {
     F(moe_router, route.scale),    P(moe_router, route.table),     P(moe_router, route.token),
     MATRIX(moe_router, matrix[0]), MATRIX(moe_router, matrix[1]),  P(moe_router, x),
     P(moe_router, counter),        U(moe_router, n_cols),          {0}};
-static const struct field moe_gemv[] = {
-    EXPERT(moe_gemv, matrix[0]), EXPERT(moe_gemv, matrix[1]), P(moe_gemv, x),      P(moe_gemv, choice),
-    P(moe_gemv, place),          U(moe_gemv, n_cols),         U(moe_gemv, n_used), U(moe_gemv, per_slot),
-    U(moe_gemv, n_slot_blocks),  U(moe_gemv, n_blocks),       U(moe_gemv, n_grid), {0}};
+static const struct field moe_router_norm[] = {P(moe_router_norm, router.route.logits),
+                                               P(moe_router_norm, router.route.choice),
+                                               U(moe_router_norm, router.route.n_expert),
+                                               U(moe_router_norm, router.route.n_used),
+                                               U(moe_router_norm, router.route.normalise),
+                                               P(moe_router_norm, router.route.bias),
+                                               U(moe_router_norm, router.route.gate),
+                                               F(moe_router_norm, router.route.scale),
+                                               P(moe_router_norm, router.route.table),
+                                               MATRIX(moe_router_norm, router.matrix[0]),
+                                               MATRIX(moe_router_norm, router.matrix[1]),
+                                               P(moe_router_norm, router.counter),
+                                               P(moe_router_norm, norm.x),
+                                               P(moe_router_norm, norm.add),
+                                               P(moe_router_norm, norm.weight),
+                                               P(moe_router_norm, norm.out),
+                                               P(moe_router_norm, norm.act),
+                                               U(moe_router_norm, norm.n_cols),
+                                               F(moe_router_norm, norm.eps),
+                                               F(moe_router_norm, norm.add_scale),
+                                               F(moe_router_norm, norm.x_scale),
+                                               {0}};
+static const struct field moe_gemv[] = {EXPERT(moe_gemv, matrix[0]),
+                                        EXPERT(moe_gemv, matrix[1]),
+                                        P(moe_gemv, x),
+                                        P(moe_gemv, choice),
+                                        P(moe_gemv, place),
+                                        U(moe_gemv, n_cols),
+                                        U(moe_gemv, n_used),
+                                        U(moe_gemv, per_slot),
+                                        U(moe_gemv, n_slot_blocks),
+                                        U(moe_gemv, n_blocks),
+                                        U(moe_gemv, n_grid),
+                                        U(moe_gemv, early),
+                                        {0}};
 static const struct field moe_group[] = {P(moe_group, choice),  P(moe_group, slot),      P(moe_group, tile),
                                          U(moe_group, n_slots), U(moe_group, n_used),    U(moe_group, n_expert),
                                          U(moe_group, n_tiles), U(moe_group, tile_rows), {0}};
@@ -244,6 +308,13 @@ static const struct field gather[] = {P(gather, x), P(gather, row), P(gather, ou
 static const struct field *const fields_of[] = {
     [HALO_HIP_EMBED] = embed,
     [HALO_HIP_GEMV] = gemv,
+    [HALO_HIP_GEMV_SCALED] = gemv_scaled,
+    [HALO_HIP_GEMV_PAIR] = gemv_pair,
+    [HALO_HIP_GEMV_NORM] = gemv_norm,
+    [HALO_HIP_GEMV_GLU] = gemv_glu,
+    [HALO_HIP_MOE_GEMV_GLU] = moe_gemv_glu,
+    [HALO_HIP_MOE_ROUTER_NORM] = moe_router_norm,
+    [HALO_HIP_MOE_ROUTER_NORM_SCORED] = moe_router_norm,
     [HALO_HIP_STRIP] = strip,
     [HALO_HIP_GEMM] = gemm,
     [HALO_HIP_MOE_GEMV] = moe_gemv,
@@ -312,19 +383,12 @@ static void print_pointer(FILE *to, const struct halo_device_model *model, const
     const struct {
         const void *p;
         const char *name;
-    } buffers[] = {{s->block_order, "orders"},
-                   {s->expert_tables, "experts"},
-                   {s->act[0], "act"},
-                   {s->act[1], "act1"},
-                   {s->half, "half"},
-                   {s->half_scale, "scale"},
-                   {s->partial, "partial"},
-                   {s->counters, "counters"},
-                   {s->gathered, "gathered"},
-                   {s->moe_slot, "slots"},
-                   {s->moe_tile, "tiles"},
-                   {model->logits_device, "logits"},
-                   {model->experts.place_device, "places"}};
+    } buffers[] = {
+        {s->block_order, "orders"}, {s->expert_tables, "experts"},    {s->act[0], "act"},
+        {s->act[1], "act1"},        {s->squares[0], "squares"},       {s->squares[1], "squares1"},
+        {s->half, "half"},          {s->half_scale, "scale"},         {s->partial, "partial"},
+        {s->counters, "counters"},  {s->gathered, "gathered"},        {s->moe_slot, "slots"},
+        {s->moe_tile, "tiles"},     {model->logits_device, "logits"}, {model->experts.place_device, "places"}};
     for (uint32_t i = 0; i < sizeof(buffers) / sizeof(buffers[0]); i++)
         if (buffers[i].p == p) {
             fprintf(to, "%s", buffers[i].name);

@@ -485,7 +485,6 @@ static void launches_of_decode_attention(void **state)
     fixture_finish(&f);
 }
 
-/* Ops with a state: the same launches for one row and for many, over the sequences of the batch. */
 /* Where experts are streamed: the same launches, which find the experts in slots, and two stops. */
 static void launches_with_streamed_experts(void **state)
 {
@@ -507,6 +506,7 @@ static void launches_with_streamed_experts(void **state)
     fixture_finish(&f);
 }
 
+/* Ops with a state: the same launches for one row and for many, over the sequences of the batch. */
 static void launches_with_states(void **state)
 {
     static const char *const all[] = {NULL};
