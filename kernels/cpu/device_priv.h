@@ -28,6 +28,8 @@
 #define HALO_CPU_SPLIT_BELOW 4
 
 #define HALO_CPU_BUILD_ID 40
+/* That matrices which arrive together are cut into, at most. */
+#define HALO_CPU_PACK_PIECES 16
 /* Guesses of the next layer's experts: rows of a batch, and experts of a row, at most. */
 #define HALO_CPU_GUESS_ROWS 4
 #define HALO_CPU_GUESS_USED 32
@@ -126,6 +128,8 @@ struct halo_cpu_experts {
     bool *is_done;                    /* likewise, by id: the product under way has been computed */
     struct halo_cpu_fresh *fresh;     /* [experts of a layer][HALO_LAYER_PARTS] */
     uint8_t *pack;                    /* [n_threads][pack_bytes]: to repack */
+    uint8_t *saved;                   /* [HALO_CPU_PACK_PIECES][pack_bytes]: of the pieces of one repacking */
+    uint32_t n_pieces;                /* of each of fresh[] */
     uint64_t pack_bytes;
     uint32_t layer; /* as in struct halo_weight; 0: none is under way */
     uint32_t n_chosen;

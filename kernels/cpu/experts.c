@@ -1,8 +1,8 @@
 /* experts.c: streamed experts of the layer under way, or the matrices of a streamed dense layer: asked for once,
  * repacked when they arrive, kept until the last product of the layer.
  *
- * Device thread. A matrix that arrives alone is repacked at once, while others are being read; several that are there
- * together are repacked on all threads. Allocates nothing in a run. A failure of the source is
+ * Device thread. A matrix that arrives is repacked at once, while others are being read, on all threads: a few in pieces,
+ * many one by one. Allocates nothing in a run. A failure of the source is
  * remembered in experts.error, with its sentence, and ends the run.
  */
 #include <assert.h>
@@ -41,6 +41,7 @@ uint64_t halo_cpu_experts_carve(const struct halo_plan *plan, uint32_t n_threads
     experts->layers = halo_carve(&carver, n_layers, sizeof(*experts->layers), 64);
     experts->pack_bytes = (pack_bytes + 63) / 64 * 64;
     experts->pack = halo_carve(&carver, n_experts > 0 ? n_threads : 0, experts->pack_bytes, 64);
+    experts->saved = halo_carve(&carver, n_experts > 0 ? HALO_CPU_PACK_PIECES : 0, experts->pack_bytes, 64);
     return carver.n_bytes;
 }
 
@@ -108,14 +109,53 @@ void halo_cpu_experts_choose(struct halo_device_model *model, uint32_t layer, co
     experts->n_chosen = n;
 }
 
+static struct halo_cpu_piece piece_of(const struct halo_cpu_experts *experts, uint32_t item)
+{
+    return (struct halo_cpu_piece){item % experts->n_pieces, experts->n_pieces,
+                                   experts->saved + item * experts->pack_bytes};
+}
+
+static const struct halo_weight *weight_of(const struct halo_device_model *model, const struct halo_cpu_fresh *fresh)
+{
+    return &model->plan->weights[model->experts.layers[model->experts.layer - 1].weight[fresh->part]];
+}
+
+/* Matrix item / n_pieces, or a piece of it. */
 static void pack_item(void *arg, uint32_t item, uint32_t thread)
 {
     const struct halo_device_model *model = arg;
     const struct halo_cpu_experts *experts = &model->experts;
-    const struct halo_cpu_fresh *fresh = &experts->fresh[item];
-    const struct halo_weight *w = &model->plan->weights[experts->layers[experts->layer - 1].weight[fresh->part]];
-    halo_cpu_matrix_pack(w->type, w->n_cols, w->n_rows, fresh->expert->data[fresh->part],
-                         fresh->expert->base[fresh->part], experts->pack + thread * experts->pack_bytes);
+    const struct halo_cpu_fresh *fresh = &experts->fresh[item / experts->n_pieces];
+    const struct halo_weight *w = weight_of(model, fresh);
+    const uint8_t *data = fresh->expert->data[fresh->part];
+    uint8_t *base = fresh->expert->base[fresh->part], *scratch = experts->pack + thread * experts->pack_bytes;
+    struct halo_cpu_piece piece = piece_of(experts, item);
+    if (piece.n > 1)
+        halo_cpu_piece_pack(w->type, w->n_cols, w->n_rows, data, base, &piece, scratch);
+    else
+        halo_cpu_matrix_pack(w->type, w->n_cols, w->n_rows, data, base, scratch);
+}
+
+/* Repacks on all threads: few matrices in pieces, many one by one. */
+static void pack_all(struct halo_device_model *model, uint32_t n_fresh)
+{
+    struct halo_cpu_experts *experts = &model->experts;
+    uint32_t n_threads = halo_workers_count(model->device->workers);
+    uint32_t most = n_threads < HALO_CPU_PACK_PIECES ? n_threads : HALO_CPU_PACK_PIECES;
+    experts->n_pieces = n_fresh < most ? most / n_fresh : 1;
+    for (uint32_t i = 0; i < n_fresh && experts->n_pieces > 1; i++) {
+        const struct halo_cpu_fresh *fresh = &experts->fresh[i];
+        const struct halo_weight *w = weight_of(model, fresh);
+        experts->n_pieces = halo_cpu_matrix_pieces(w->type, w->n_cols, w->n_rows, fresh->expert->data[fresh->part],
+                                                   fresh->expert->base[fresh->part], experts->n_pieces);
+    }
+    for (uint32_t item = 0; item < n_fresh * experts->n_pieces && experts->n_pieces > 1; item++) {
+        const struct halo_cpu_fresh *fresh = &experts->fresh[item / experts->n_pieces];
+        const struct halo_weight *w = weight_of(model, fresh);
+        struct halo_cpu_piece piece = piece_of(experts, item);
+        halo_cpu_piece_save(w->type, w->n_cols, w->n_rows, fresh->expert->data[fresh->part], &piece);
+    }
+    halo_workers_run(model->device->workers, n_fresh * experts->n_pieces, pack_item, model);
 }
 
 bool halo_cpu_experts_take(struct halo_device_model *model)
@@ -140,7 +180,7 @@ bool halo_cpu_experts_take(struct halo_device_model *model)
         }
     }
     if (n_fresh > 0)
-        halo_workers_run(model->device->workers, n_fresh, pack_item, model);
+        pack_all(model, n_fresh);
     return r > 0;
 }
 

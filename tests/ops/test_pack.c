@@ -43,12 +43,33 @@ static void packing_finish(struct packing *p)
     free(p->oracle);
 }
 
-static void packing_check(struct packing *p, size_t src_at, size_t dst_at)
+/* In pieces, the last one first: each has written over what it may before the piece in front of it reads. */
+static void pack_in_pieces(struct packing *p, size_t src_at, size_t dst_at, uint32_t n)
+{
+    enum { MOST = 8 };
+    struct halo_cpu_piece pieces[MOST];
+    const uint8_t *src = p->memory + src_at;
+    size_t scratch_bytes = halo_cpu_matrix_scratch_bytes(p->type, p->n_cols);
+    assert_in_range(n, 2, MOST);
+    for (uint32_t i = 0; i < n; i++) {
+        pieces[i] = (struct halo_cpu_piece){.i = i, .n = n, .saved = ops_alloc(scratch_bytes)};
+        halo_cpu_piece_save(p->type, p->n_cols, p->n_rows, src, &pieces[i]);
+    }
+    for (uint32_t i = n; i-- > 0;) {
+        halo_cpu_piece_pack(p->type, p->n_cols, p->n_rows, src, p->memory + dst_at, &pieces[i], p->scratch);
+        free(pieces[i].saved);
+    }
+}
+
+static void packing_check(struct packing *p, size_t src_at, size_t dst_at, uint32_t n_pieces)
 {
     memset(p->memory, 0xa5, 2 * p->packed_bytes + 256);
     memcpy(p->memory + src_at, p->file, p->src_bytes);
     memset(p->scratch, 0xa5, halo_cpu_matrix_scratch_bytes(p->type, p->n_cols));
-    halo_cpu_matrix_pack(p->type, p->n_cols, p->n_rows, p->memory + src_at, p->memory + dst_at, p->scratch);
+    if (n_pieces > 1)
+        pack_in_pieces(p, src_at, dst_at, n_pieces);
+    else
+        halo_cpu_matrix_pack(p->type, p->n_cols, p->n_rows, p->memory + src_at, p->memory + dst_at, p->scratch);
     struct halo_cpu_matrix matrix;
     halo_cpu_matrix_init(&matrix, p->type, p->n_cols, p->n_rows, p->memory + dst_at);
     assert_int_equal(matrix.n_groups * matrix.group_bytes, p->packed_bytes);
@@ -79,15 +100,36 @@ static void pack_gives_back_every_row(void **state)
                 struct packing p;
                 packing_init(&p, ops_types[t], blocks[b] * halo_type_info(ops_types[t]).block_weights, rows[r],
                              t + 100 * b + r);
-                packing_check(&p, p.packed_bytes + 64, 0); /* apart */
-                packing_check(&p, 64, 64);                 /* in place */
-                packing_check(&p, 117, 64);                /* down a little, from an odd address */
-                packing_check(&p, 64, 64 + 48);            /* up a little */
-                packing_check(&p, 64 + p.packed_bytes / 2, 64);
+                packing_check(&p, p.packed_bytes + 64, 0, 1); /* apart */
+                packing_check(&p, 64, 64, 1);                 /* in place */
+                packing_check(&p, 117, 64, 1);                /* down a little, from an odd address */
+                packing_check(&p, 64, 64 + 48, 1);            /* up a little */
+                packing_check(&p, 64 + p.packed_bytes / 2, 64, 1);
                 packing_finish(&p);
                 n_checked++;
             }
     assert_int_equal(n_checked, ops_n_types * 25);
+}
+
+static void pieces_are_the_whole(void **state)
+{
+    static const uint32_t rows[] = {17, 48, 112};
+    unsigned n_checked = 0;
+    for (unsigned t = 0; t < ops_n_types; t++)
+        for (unsigned r = 0; r < 3; r++) {
+            struct packing p;
+            packing_init(&p, ops_types[t], 2 * halo_type_info(ops_types[t]).block_weights, rows[r], t + r);
+            size_t row_bytes = halo_type_row_bytes(p.type, p.n_cols), group_bytes = row_bytes * HALO_CPU_GROUP;
+            const size_t src_at[] = {64, 65, 64 + group_bytes, 65 + group_bytes, 63};
+            for (unsigned i = 0; i < sizeof(src_at) / sizeof(src_at[0]); i++) {
+                uint32_t n = halo_cpu_matrix_pieces(p.type, p.n_cols, p.n_rows, p.memory + src_at[i], p.memory + 64, 5);
+                assert_int_equal(n, i > 2 ? 1 : rows[r] == 17 ? 2 : rows[r] == 48 ? 3 : 5);
+                packing_check(&p, src_at[i], 64, n);
+                n_checked++;
+            }
+            packing_finish(&p);
+        }
+    assert_int_equal(n_checked, ops_n_types * 15);
 }
 
 static void experts_that_grow_are_packed_from_the_last(void **state)
@@ -134,6 +176,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(pack_gives_back_every_row),
+        cmocka_unit_test(pieces_are_the_whole),
         cmocka_unit_test(experts_that_grow_are_packed_from_the_last),
         cmocka_unit_test(shapes_without_kernels_are_refused),
     };

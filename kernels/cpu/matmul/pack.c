@@ -109,22 +109,73 @@ static void pack_group(const struct halo_cpu_format *format, uint32_t n_cols, co
     }
 }
 
+static uint32_t n_groups_of(uint32_t n_rows)
+{
+    return n_rows / HALO_CPU_GROUP + (n_rows % HALO_CPU_GROUP != 0);
+}
+
+/* A group of n rows in file layout at `src`. */
+static void pack_rows(const struct halo_cpu_format *format, size_t row_bytes, uint32_t n_cols, uint32_t n,
+                      const uint8_t *src, uint8_t *dst, uint8_t *scratch)
+{
+    size_t stride = halo_cpu_spread_bytes(row_bytes);
+    for (uint32_t r = 0; r < n; r++)
+        memcpy(scratch + r * stride, src + r * row_bytes, row_bytes);
+    memset(scratch + n * stride, 0, (HALO_CPU_GROUP - n) * stride);
+    pack_group(format, n_cols, scratch, stride, dst);
+}
+
 void halo_cpu_matrix_pack(enum halo_type type, uint32_t n_cols, uint32_t n_rows, const void *src, void *dst,
                           void *scratch)
 {
     assert(halo_cpu_matrix_fits(type, n_cols));
     const struct halo_cpu_format *format = halo_cpu_format_of(type);
     size_t row_bytes = halo_type_row_bytes(type, n_cols), group_bytes = row_bytes * HALO_CPU_GROUP;
-    size_t stride = halo_cpu_spread_bytes(row_bytes);
-    uint32_t n_groups = n_rows / HALO_CPU_GROUP + (n_rows % HALO_CPU_GROUP != 0);
+    uint32_t n_groups = n_groups_of(n_rows);
     bool up = (uintptr_t)dst <= (uintptr_t)src;
     for (uint32_t i = 0; i < n_groups; i++) {
         uint32_t group = up ? i : n_groups - 1 - i;
         uint32_t left = n_rows - group * HALO_CPU_GROUP, n = left < HALO_CPU_GROUP ? left : HALO_CPU_GROUP;
-        for (uint32_t r = 0; r < n; r++)
-            memcpy((uint8_t *)scratch + r * stride, (const uint8_t *)src + group * group_bytes + r * row_bytes,
-                   row_bytes);
-        memset((uint8_t *)scratch + n * stride, 0, (HALO_CPU_GROUP - n) * stride);
-        pack_group(format, n_cols, scratch, stride, (uint8_t *)dst + group * group_bytes);
+        pack_rows(format, row_bytes, n_cols, n, (const uint8_t *)src + group * group_bytes,
+                  (uint8_t *)dst + group * group_bytes, scratch);
+    }
+}
+
+uint32_t halo_cpu_matrix_pieces(enum halo_type type, uint32_t n_cols, uint32_t n_rows, const void *src, const void *dst,
+                                uint32_t most)
+{
+    size_t group_bytes = halo_type_row_bytes(type, n_cols) * HALO_CPU_GROUP;
+    uint32_t n_groups = n_groups_of(n_rows);
+    uintptr_t from = (uintptr_t)src, to = (uintptr_t)dst;
+    if (to > from || from - to > group_bytes) /* a piece would write over more than the last group of the one before */
+        return 1;
+    return most < n_groups ? most : n_groups;
+}
+
+static uint32_t first_group(uint32_t n_groups, const struct halo_cpu_piece *piece, uint32_t i)
+{
+    return (uint32_t)((uint64_t)n_groups * i / piece->n);
+}
+
+void halo_cpu_piece_save(enum halo_type type, uint32_t n_cols, uint32_t n_rows, const void *src,
+                         const struct halo_cpu_piece *piece)
+{
+    size_t group_bytes = halo_type_row_bytes(type, n_cols) * HALO_CPU_GROUP;
+    uint32_t end = first_group(n_groups_of(n_rows), piece, piece->i + 1);
+    if (piece->i + 1 < piece->n)
+        memcpy(piece->saved, (const uint8_t *)src + (end - 1) * group_bytes, group_bytes);
+}
+
+void halo_cpu_piece_pack(enum halo_type type, uint32_t n_cols, uint32_t n_rows, const void *src, void *dst,
+                         const struct halo_cpu_piece *piece, void *scratch)
+{
+    const struct halo_cpu_format *format = halo_cpu_format_of(type);
+    size_t row_bytes = halo_type_row_bytes(type, n_cols), group_bytes = row_bytes * HALO_CPU_GROUP;
+    uint32_t n_groups = n_groups_of(n_rows), end = first_group(n_groups, piece, piece->i + 1);
+    for (uint32_t group = first_group(n_groups, piece, piece->i); group < end; group++) {
+        bool is_saved = group + 1 == end && piece->i + 1 < piece->n;
+        uint32_t left = n_rows - group * HALO_CPU_GROUP, n = left < HALO_CPU_GROUP ? left : HALO_CPU_GROUP;
+        pack_rows(format, row_bytes, n_cols, n, is_saved ? piece->saved : (const uint8_t *)src + group * group_bytes,
+                  (uint8_t *)dst + group * group_bytes, scratch);
     }
 }

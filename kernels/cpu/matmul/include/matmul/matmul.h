@@ -51,6 +51,22 @@ uint64_t halo_cpu_matrix_scratch_bytes(enum halo_type type, uint32_t n_cols);
  * 16) are packed from the last to the first. */
 void halo_cpu_matrix_pack(enum halo_type type, uint32_t n_cols, uint32_t n_rows, const void *src, void *dst,
                           void *scratch);
+/* One of the n pieces of a matrix that several threads pack at once. A piece is whole groups; where it writes over the
+ * source of the piece before, that is its last group, which halo_cpu_piece_save() saved. */
+struct halo_cpu_piece {
+    uint32_t i, n;
+    uint8_t *saved; /* halo_cpu_matrix_scratch_bytes(), of this piece alone */
+};
+/* How many pieces a matrix can be cut into: 1 to `most`; 1: by halo_cpu_matrix_pack() alone. */
+uint32_t halo_cpu_matrix_pieces(enum halo_type type, uint32_t n_cols, uint32_t n_rows, const void *src, const void *dst,
+                                uint32_t most);
+/* For all pieces, before any is packed. */
+void halo_cpu_piece_save(enum halo_type type, uint32_t n_cols, uint32_t n_rows, const void *src,
+                         const struct halo_cpu_piece *piece);
+/* In any order, and at the same time, each with a scratch of its own. All of them together do what
+ * halo_cpu_matrix_pack() does. */
+void halo_cpu_piece_pack(enum halo_type type, uint32_t n_cols, uint32_t n_rows, const void *src, void *dst,
+                         const struct halo_cpu_piece *piece, void *scratch);
 /* A view of packed bytes. */
 void halo_cpu_matrix_init(struct halo_cpu_matrix *matrix, enum halo_type type, uint32_t n_cols, uint32_t n_rows,
                           const void *packed);
