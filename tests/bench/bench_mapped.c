@@ -1,11 +1,12 @@
 /* bench_mapped.c: the speed at which the tokens of a mixture can be read through a mapping of its file, when the page
  * cache decides which experts stay in memory.
  *
- *   bench_mapped FILE uniform|zipf THREADS WARM TOKENS
+ *   bench_mapped FILE uniform|zipf THREADS WARM TOKENS [asked]
  *
  * For each token every byte is read that a token needs: all matrices but the embedding, and of each layer's experts
- * those that a router of this law chooses. Nothing is computed but a sum, so no program over the same mapping is
- * faster. Run it under a limit of memory (a control group): without one the page cache holds the whole file. Prints
+ * those that a router of this law chooses, for all layers at once, on all threads. Nothing is computed but a sum, so
+ * no program over the same mapping is faster. Pages come as the kernel reads ahead; "asked": instead, each thread asks
+ * for what it takes next (MADV_WILLNEED, 256 KiB), and the kernel reads nothing else. Run it under a limit of memory (a control group): without one the page cache holds the whole file. Prints
  * tok/s over TOKENS tokens after WARM. Exits 0, 1 when the file cannot be read, 2 for wrong arguments.
  */
 #include <math.h>
@@ -23,6 +24,7 @@
 
 #define MAX_THREADS 256
 #define PIECE ((uint64_t)256 << 10) /* that a thread takes at a time */
+#define PAGE 4096
 
 struct piece {
     const uint8_t *at;
@@ -38,7 +40,7 @@ struct bench {
     uint64_t n_pieces, cap;
     pthread_barrier_t barrier;
     _Atomic uint64_t next, sum;
-    bool is_over;
+    bool is_over, is_asked;
 };
 
 static void add(struct bench *b, const uint8_t *at, uint64_t n)
@@ -93,6 +95,12 @@ static void plan_token(struct bench *b, uint32_t token)
     b->next = 0;
 }
 
+static void ask_for(const struct piece *piece)
+{
+    uintptr_t begin = (uintptr_t)piece->at / PAGE * PAGE;
+    madvise((void *)begin, (uintptr_t)piece->at + piece->n - begin, MADV_WILLNEED);
+}
+
 static void *worker(void *ud)
 {
     struct bench *b = ud;
@@ -101,12 +109,15 @@ static void *worker(void *ud)
         if (b->is_over)
             return NULL;
         uint64_t sum = 0, i;
-        while ((i = b->next++) < b->n_pieces)
+        while ((i = b->next++) < b->n_pieces) {
+            if (b->is_asked)
+                ask_for(&b->pieces[i]);
             for (uint64_t at = 0; at + 8 <= b->pieces[i].n; at += 8) {
                 uint64_t word;
                 memcpy(&word, b->pieces[i].at + at, sizeof(word));
                 sum += word;
             }
+        }
         b->sum += sum;
         pthread_barrier_wait(&b->barrier);
     }
@@ -119,7 +130,7 @@ static int map_parts(struct bench *b)
             return -1;
         void *at =
             mmap(NULL, halo_gguf_part_bytes(b->gguf, part), PROT_READ, MAP_SHARED, halo_gguf_part_fd(b->gguf, part), 0);
-        if (at == MAP_FAILED)
+        if (at == MAP_FAILED || (b->is_asked && madvise(at, halo_gguf_part_bytes(b->gguf, part), MADV_RANDOM) != 0))
             return -1;
         b->parts[part] = at;
     }
@@ -153,12 +164,13 @@ int main(int argc, char **argv)
 {
     static struct bench b;
     pthread_t threads[MAX_THREADS];
-    int n_threads = argc == 6 ? atoi(argv[3]) : 0, warm = argc == 6 ? atoi(argv[4]) : -1,
-        n = argc == 6 ? atoi(argv[5]) : 0;
+    bool is_call = argc == 6 || (argc == 7 && strcmp(argv[6], "asked") == 0);
+    int n_threads = is_call ? atoi(argv[3]) : 0, warm = is_call ? atoi(argv[4]) : -1, n = is_call ? atoi(argv[5]) : 0;
     if (n_threads < 1 || n_threads > MAX_THREADS || warm < 0 || n < 1) {
-        fputs("usage: bench_mapped FILE uniform|zipf THREADS WARM TOKENS\n", stderr);
+        fputs("usage: bench_mapped FILE uniform|zipf THREADS WARM TOKENS [asked]\n", stderr);
         return 2;
     }
+    b.is_asked = argc == 7;
     if (setup(&b, argv[1], strcmp(argv[2], "zipf") == 0) < 0)
         return 1;
     pthread_barrier_init(&b.barrier, NULL, (unsigned)n_threads + 1);
