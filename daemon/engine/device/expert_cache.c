@@ -11,7 +11,7 @@
 #define SCORE_MAX 4096       /* of one that is chosen all the time */
 #define HALVED_EVERY 32      /* runs of the layer after which a choice counts half */
 #define WORTH_ONE (1u << 20) /* of a slot of class 0 that was used just now */
-#define GUESS_AGE 4          /* a guess takes no slot that was of use this recently */
+#define GUESS_AGE 1          /* a guess takes no slot whose age / 2^class is less */
 
 #define BIT(state) HALO_STATE_BIT(HALO_EXPERT_##state)
 static const unsigned moves[HALO_EXPERT_STATES] = {
@@ -251,7 +251,7 @@ uint32_t halo_expert_cache_guess(struct halo_expert_cache *cache, uint32_t layer
     if (*place_of(cache, layer, id) != HALO_EXPERT_NONE)
         return HALO_EXPERT_NONE;
     struct halo_expert_slot *victim = cache->empty.first ? NULL : find_victim(cache, layer);
-    if (!cache->empty.first && (!victim || victim->class > 0 || age_of(cache, victim) < GUESS_AGE))
+    if (!cache->empty.first && (!victim || age_of(cache, victim) >> victim->class < GUESS_AGE))
         return HALO_EXPERT_NONE;
     struct halo_expert_slot *slot = make_room(cache, layer);
     begin(cache, slot, layer, id);

@@ -13,6 +13,18 @@
 #include "device/experts_priv.h"
 
 #define DRAIN_US 2000000
+#define AHEAD_BYTES (1u << 20) /* in flight on a guess: what a layer has chosen waits for them */
+#define AHEAD_LEAST 2          /* blocks */
+
+static uint32_t min_u32(uint32_t a, uint32_t b)
+{
+    return a < b ? a : b;
+}
+
+static uint32_t max_u32(uint32_t a, uint32_t b)
+{
+    return a > b ? a : b;
+}
 
 int halo_experts_create(struct halo_experts **ret, const struct halo_experts_setup *setup, struct halo_fault *fault)
 {
@@ -64,8 +76,11 @@ static int open_files(struct halo_experts *x, const struct halo_gguf *gguf, stru
 int halo_experts_open(struct halo_experts *x, const struct halo_gguf *gguf, uint32_t block_bytes, uint32_t depth,
                       struct halo_fault *fault)
 {
-    struct halo_fetch_options options = {
-        .block_bytes = block_bytes, .depth = depth, .queue = x->setup.n_slots * halo_experts_parts_max(x)};
+    struct halo_fetch_options options = {.block_bytes = block_bytes ? block_bytes : HALO_FETCH_BLOCK_DEFAULT,
+                                         .depth = depth ? depth : HALO_FETCH_DEPTH_DEFAULT,
+                                         .queue = x->setup.n_slots * halo_experts_parts_max(x)};
+    options.ahead_depth = max_u32(AHEAD_BYTES / options.block_bytes, AHEAD_LEAST);
+    options.ahead_depth = min_u32(options.ahead_depth, options.depth);
     int r = halo_experts_open_memory(x, fault);
     r = r < 0 ? r : halo_fetch_create(&options, &x->fetch, fault);
     return r < 0 ? r : open_files(x, gguf, fault);

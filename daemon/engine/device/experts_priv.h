@@ -54,9 +54,9 @@ struct halo_experts {
     uint32_t purge_at, check_at;   /* slots at which the next searches begin: for cold ones, for those that are gone */
     _Atomic uint32_t n_closed;     /* single slots that the kernel took, in slabs that are there */
     atomic_bool may_guess;
-    struct halo_expert_trial trial;                               /* of guesses */
-    struct halo_expert_guess guess;                               /* which of them are worth a read */
-    struct halo_experts_guessed guessed[HALO_EXPERT_GUESS_RANKS]; /* whose reads were submitted for the next layer */
+    struct halo_expert_trial trial;                              /* of guesses */
+    struct halo_expert_guess guess;                              /* which of them are worth a read */
+    struct halo_experts_guessed guessed[HALO_EXPERT_GUESS_READ]; /* whose reads were submitted for the next layer */
     uint32_t n_guessed;
     uint64_t token_ns; /* when the last decoded token came to the first layer; 0: that was none */
 

@@ -363,7 +363,7 @@ static void guess(void *owner, uint32_t layer, const uint32_t *ids, uint32_t n)
     halo_expert_guess_begin(&x->guess, layer);
     for (uint32_t i = 0; i < n && x->n_reads + HALO_EXPERT_PARTS <= halo_experts_reads_max(x); i++) {
         if (halo_expert_cache_find(&x->cache, layer, ids[i]) != HALO_EXPERT_NONE ||
-            !halo_expert_guess_add(&x->guess, i, ids[i]))
+            !halo_expert_guess_add(&x->guess, i, ids[i]) || x->n_guessed == HALO_EXPERT_GUESS_READ)
             continue;
         uint32_t slot = halo_expert_cache_guess(&x->cache, layer, ids[i]);
         if (slot == HALO_EXPERT_NONE)

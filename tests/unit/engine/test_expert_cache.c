@@ -134,6 +134,35 @@ static void nobody_takes_what_is_held(void **state)
     halo_expert_cache_finish(&cache);
 }
 
+/* A guess takes the slot that a miss would take, if that was of no use for a while: the longer, the more often it was. */
+static void what_a_guess_takes(void **state)
+{
+    static const uint32_t all[8] = {0, 1, 2, 3, 4, 5, 6, 7};
+    struct halo_expert_cache cache;
+    assert_int_equal(halo_expert_cache_init(&cache, 2, 8, 10, 2), 0);
+    run_layer(&cache, 0, all, 8);
+    run_layer(&cache, 1, all, 2);
+    assert_int_equal(halo_expert_cache_guess(&cache, 1, 5), HALO_EXPERT_NONE);
+    run_layer(&cache, 0, all, 7);
+    uint32_t slot = halo_expert_cache_find(&cache, 0, 7);
+    assert_int_equal(halo_expert_cache_guess(&cache, 1, 5), slot);
+    assert_int_equal(halo_expert_cache_find(&cache, 0, 7), HALO_EXPERT_NONE);
+    halo_expert_cache_arrive(&cache, slot, cache.slots[slot].generation, false); /* given up */
+    for (int i = 0; i < 64; i++)
+        run_layer(&cache, 0, all, 8);
+    slot = halo_expert_cache_find(&cache, 0, 7);
+    uint32_t patience = 1u << cache.slots[slot].class, n = 0;
+    assert_true(patience > 1);
+    do {
+        run_layer(&cache, 0, all, 7);
+        n++;
+    } while (halo_expert_cache_guess(&cache, 1, 5) == HALO_EXPERT_NONE);
+    assert_int_equal(n, patience);
+    assert_int_equal(halo_expert_cache_find(&cache, 1, 5), slot);
+    check(&cache);
+    halo_expert_cache_finish(&cache);
+}
+
 static void every_layer_keeps_its_least(void **state)
 {
     struct halo_expert_cache cache;
@@ -494,6 +523,7 @@ int main(void)
         cmocka_unit_test(sizes),
         cmocka_unit_test(generations),
         cmocka_unit_test(nobody_takes_what_is_held),
+        cmocka_unit_test(what_a_guess_takes),
         cmocka_unit_test(every_layer_keeps_its_least),
         cmocka_unit_test(no_cliff_when_all_are_used),
         cmocka_unit_test(a_sweep_reads_what_is_missing),

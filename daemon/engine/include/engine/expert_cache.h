@@ -83,8 +83,8 @@ uint32_t halo_expert_cache_find(const struct halo_expert_cache *cache, uint32_t 
  * or by unhold, whether it is there or not. */
 bool halo_expert_cache_hold(struct halo_expert_cache *cache, uint32_t layer, uint32_t id);
 void halo_expert_cache_unhold(struct halo_expert_cache *cache, uint32_t layer, uint32_t id);
-/* A guess that the expert will be chosen: a slot to read it into, not held. NONE: it is there or coming, or only slots
- * that are worth more could be had. */
+/* A guess that the expert will be chosen: a slot to read it into, not held. NONE: it is there or coming, or the slot
+ * that would have to go was of use a short while ago. */
 uint32_t halo_expert_cache_guess(struct halo_expert_cache *cache, uint32_t layer, uint32_t id);
 /* The expert is sure to be chosen when its layer runs, and it is now the turn of `now`: a slot to read it into, not
  * held. Only what has its turn later goes for it, the latest first, and of each layer all but min_slots. NONE: it is

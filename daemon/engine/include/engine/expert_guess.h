@@ -16,7 +16,8 @@
 
 #define HALO_EXPERT_GUESS_RANKS 32 /* guesses further down the list are not read */
 #define HALO_EXPERT_GUESS_TRIED 8  /* guesses of a rank that are read whatever comes of them */
-#define HALO_EXPERT_GUESS_RIGHT 5  /* of eight guesses of a rank so many must have been right */
+#define HALO_EXPERT_GUESS_RIGHT 3  /* of eight guesses of a rank so many must have been right */
+#define HALO_EXPERT_GUESS_READ 3   /* guesses of a list that are read */
 
 struct halo_expert_guess {                                                      /* zeroed: nothing is known */
     uint16_t n_right[HALO_EXPERT_GUESS_RANKS], n_made[HALO_EXPERT_GUESS_RANKS]; /* the later ones count more */
