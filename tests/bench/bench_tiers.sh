@@ -11,7 +11,7 @@
 #   POINT_MS  of each point that profile measures (80)
 #   LONG      tokens of a run in ten parts with the first setting (10000; 0: none)
 #   RESIDENT  1: also with all weights in memory: what computing alone takes (needs memory for the whole file)
-#   MAPPED    tokens read through the mapping before the clock and for it (WARM and DECODE)
+#   MAPPED    tokens read through the mapping before the clock and for it (WARM and DECODE); 0: none
 #   TERMS     1: also the terms of each prediction, and how long a token waited for the drive
 #   HALO_BENCH_DIR  where the models go: on the drive to be measured (a temporary folder, removed at the end)
 #
@@ -97,7 +97,7 @@ make_group() {
 run_mapped() { # FILE LIMIT LAW THREADS
     local way tok_s
     mapped=-
-    [ -n "$group" ] || return 0
+    [ -n "$group" ] && [ "${MAPPED:-1}" != 0 ] || return 0
     echo "$2" >"$group/memory.max"
     for way in '' asked; do
         dd if="$1" iflag=nocache count=0 status=none

@@ -84,6 +84,7 @@ int halo_bench_create(struct halo_bench **ret, struct halo_instance *instance, c
     bench->batch = batch;
     bench->repeat = repeat;
     bench->chunk = wish->chunk;
+    bench->number = atomic_fetch_add(&instance->n_benches, 1);
     bench->runs = calloc(repeat, sizeof(*bench->runs));
     bench->tables = calloc(batch, sizeof(*bench->tables));
     bool whole = bench->runs && bench->tables &&
@@ -113,10 +114,11 @@ void halo_bench_destroy(struct halo_bench *bench)
 }
 
 /* Ids spread over the vocabulary, the same in every run: for decode too, since what a model of random weights goes on
- * with is the same id again and again, whose experts a cache would always hold. */
+ * with is the same id again and again, whose experts a cache would always hold. Another bench of the same model has
+ * others, of which the cache knows nothing yet. */
 static int32_t id_at(const struct halo_bench *bench, uint32_t sequence, uint32_t position)
 {
-    uint64_t mixed = ((uint64_t)sequence << 32 | position) * 0x9e3779b97f4a7c15u;
+    uint64_t mixed = ((uint64_t)bench->number << 48 ^ (uint64_t)sequence << 32 ^ position) * 0x9e3779b97f4a7c15u;
     return (int32_t)((mixed >> 33) % bench->instance->model->plan.n_vocab);
 }
 

@@ -21,7 +21,8 @@ struct halo_bench {
     struct halo_job *job;
     struct halo_instance *instance;
     uint32_t prefill, decode, batch, repeat;
-    uint32_t chunk; /* rows of a piece of a prompt, at most; 0: as requests have them */
+    uint32_t chunk;  /* rows of a piece of a prompt, at most; 0: as requests have them */
+    uint32_t number; /* of those of this model since it was loaded: each has other ids */
     atomic_bool cancel, progress_posted;
     _Atomic uint32_t runs_done;
     uint32_t runs_shown; /* the port's, as the next */

@@ -58,6 +58,8 @@ struct halo_instance {
      * path. Until it is matched, what the load was asked for. */
     char name[HALO_MODEL_PATH_BYTES];
 
+    _Atomic uint32_t n_benches; /* that were asked for; whoever creates one counts it */
+
     /* the port's */
     enum halo_instance_state state;
     bool matched; /* its file is known, and no other model is of the same one */
