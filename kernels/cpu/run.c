@@ -59,6 +59,7 @@ int halo_cpu_run(struct halo_device_model *model, const struct halo_batch *batch
     model->experts.phase = phase;
     halo_cpu_rope_tables(model);
     halo_cpu_hop_take(model);
+    halo_workers_keep_awake(model->device->workers, model->experts.n_layers > 0);
     uint64_t before = halo_monotonic_ns();
     for (uint32_t i = 0; i < plan->n_ops && !model->experts.error; i++) {
         const struct halo_op *op = &plan->ops[i];
@@ -72,6 +73,7 @@ int halo_cpu_run(struct halo_device_model *model, const struct halo_batch *batch
         before = after;
     }
     halo_cpu_experts_release(model);
+    halo_workers_keep_awake(model->device->workers, false);
     halo_cpu_hop_leave(model);
     model->batch = NULL;
     return model->experts.error;
