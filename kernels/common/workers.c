@@ -96,10 +96,13 @@ static void work(struct halo_workers *workers, uint32_t thread)
 /* Returns when a round other than `seen` is open. */
 static void wait_for_round(struct halo_workers *workers, uint32_t seen)
 {
-    uint64_t begin = __rdtsc();
-    while (__rdtsc() - begin < atomic_load_explicit(&workers->spin_ticks, memory_order_relaxed)) {
+    uint64_t begin = __rdtsc(), before = begin, now;
+    while ((now = __rdtsc()) - begin < atomic_load_explicit(&workers->spin_ticks, memory_order_relaxed)) {
         if (atomic_load_explicit(&workers->round, memory_order_acquire) != seen)
             return;
+        if (now - before > SPIN_TICKS) /* something else ran here: it needs the core */
+            break;
+        before = now;
         _mm_pause();
     }
     atomic_fetch_add(&workers->n_sleepers, 1);

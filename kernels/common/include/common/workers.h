@@ -33,8 +33,8 @@ void halo_workers_destroy(struct halo_workers *workers);
 uint32_t halo_workers_count(const struct halo_workers *workers);
 void halo_workers_run(struct halo_workers *workers, uint32_t n_items, halo_workers_fn *fn, void *arg);
 /* While the caller waits for a drive between two loops: workers spin for about a millisecond before they sleep, because
- * waking all of them takes as long as a tenth of a read. The caller's thread; false: as usual. Nothing changes where
- * there are more threads than processors. */
+ * waking all of them takes as long as a tenth of a read. A worker whose core something else wants sleeps at once. The
+ * caller's thread; false: as usual. Nothing changes where there are more threads than processors. */
 void halo_workers_keep_awake(struct halo_workers *workers, bool awake);
 
 #endif
