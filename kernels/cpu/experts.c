@@ -112,7 +112,7 @@ void halo_cpu_experts_choose(struct halo_device_model *model, uint32_t layer, co
 static struct halo_cpu_piece piece_of(const struct halo_cpu_experts *experts, uint32_t item)
 {
     return (struct halo_cpu_piece){item % experts->n_pieces, experts->n_pieces,
-                                   experts->saved + item * experts->pack_bytes};
+                                   experts->n_pieces > 1 ? experts->saved + item * experts->pack_bytes : NULL};
 }
 
 static const struct halo_weight *weight_of(const struct halo_device_model *model, const struct halo_cpu_fresh *fresh)
