@@ -1,8 +1,8 @@
 /* experts.c: streamed experts of the layer under way, or the matrices of a streamed dense layer: asked for once,
  * repacked when they arrive, kept until the last product of the layer.
  *
- * Device thread. A matrix that arrives is repacked at once, while others are being read, on all threads: a few in pieces,
- * many one by one. Allocates nothing in a run. A failure of the source is
+ * Device thread. A matrix that arrives is repacked at once, while others are being read, on all threads: a few in
+ * pieces, many one by one. Allocates nothing in a run. A failure of the source is
  * remembered in experts.error, with its sentence, and ends the run.
  */
 #include <assert.h>

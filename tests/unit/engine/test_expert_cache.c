@@ -134,7 +134,7 @@ static void nobody_takes_what_is_held(void **state)
     halo_expert_cache_finish(&cache);
 }
 
-/* A guess takes the slot that a miss would take, if that was of no use for a while: the longer, the more often it was. */
+/* A guess takes the slot that a miss would take, if that was of no use for a while: longer where it often was. */
 static void what_a_guess_takes(void **state)
 {
     static const uint32_t all[8] = {0, 1, 2, 3, 4, 5, 6, 7};
