@@ -7,8 +7,8 @@
  * those that a router of this law chooses, for all layers at once, on all threads. Nothing is computed but a sum, so
  * no program over the same mapping is faster. Pages come as the kernel reads ahead; "asked": instead, each thread asks
  * for what it takes next (MADV_WILLNEED, 256 KiB), and the kernel reads nothing else. Run it under a limit of memory (a
- * control group): without one the page cache holds the whole file. Prints tok/s over TOKENS tokens after WARM, either of
- * which ends after 6 s too. Exits 0, 1 when the file cannot be read, 2 for wrong arguments.
+ * control group): without one the page cache holds the whole file. Prints tok/s over TOKENS tokens after WARM, either
+ * of which ends after 6 s too. Exits 0, 1 when the file cannot be read, 2 for wrong arguments.
  */
 #include <math.h>
 #include <pthread.h>
