@@ -105,7 +105,7 @@ run_mapped() { # FILE LIMIT LAW THREADS
         tok_s=$(bash -c 'echo $$ >"$1/cgroup.procs" && shift && exec "$@"' - "$group" "$build/tests/bench/bench_mapped" "$1" "$3" "$4" \
             "${MAPPED:-$warm}" "${MAPPED:-$decode}" $way | sed -n 's/ tok\/s.*//p')
         [ "$terms" = 0 ] || echo "       mapped${way:+, $way}: $tok_s tok/s"
-        mapped=$(awk -v a="$mapped" -v b="$tok_s" 'BEGIN { print a == "-" || b > a ? b : a }')
+        mapped=$(awk -v a="$mapped" -v b="$tok_s" 'BEGIN { print((a == "-" || b + 0 > a + 0) ? b : a) }')
     done
 }
 
@@ -194,6 +194,7 @@ for preset in $presets; do
     case $preset in zipf-*) law=zipf ;; esac
     # shellcheck disable=SC2086 # SHAPE holds several words
     [ -f "$file" ] || "$build/tests/tools/mkgguf" --preset "$preset" ${SHAPE:-} --type Q4_K_M --seed 1 -o "$file" >/dev/null
+    sync "$file" # what is still being written would disturb the first setting
     echo "$preset: $(calc %.1f "$(stat -L -c %s "$file") / 1e9") GB, routers $law"
     profiled='' resident_threads=
     printf '%-6s %7s %9s %8s %5s %6s %8s %8s %5s %9s %8s %9s %8s %8s %6s\n' budget threads predicted measured ratio hit 'hit plan' MB/token \
