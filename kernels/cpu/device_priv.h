@@ -128,7 +128,7 @@ struct halo_cpu_experts {
     bool *is_done;                    /* likewise, by id: the product under way has been computed */
     struct halo_cpu_fresh *fresh;     /* [experts of a layer][HALO_LAYER_PARTS] */
     uint8_t *pack;                    /* [n_threads][pack_bytes]: to repack */
-    uint8_t *saved;                   /* [HALO_CPU_PACK_PIECES][pack_bytes]: of the pieces of one repacking */
+    uint8_t *saved;                   /* [pieces, but for the last][pack_bytes]: while matrices are repacked in them */
     uint32_t n_pieces;                /* of each of fresh[] */
     uint64_t pack_bytes;
     uint32_t layer; /* as in struct halo_weight; 0: none is under way */

@@ -16,6 +16,12 @@ static uint64_t max_u64(uint64_t a, uint64_t b)
     return a > b ? a : b;
 }
 
+/* That matrices are cut into which arrive together. The last one saves nothing. */
+static uint32_t n_pieces_most(uint32_t n_threads)
+{
+    return n_threads < HALO_CPU_PACK_PIECES ? n_threads : HALO_CPU_PACK_PIECES;
+}
+
 uint64_t halo_cpu_experts_carve(const struct halo_plan *plan, uint32_t n_threads, uint8_t *base,
                                 struct halo_cpu_experts *experts)
 {
@@ -41,7 +47,8 @@ uint64_t halo_cpu_experts_carve(const struct halo_plan *plan, uint32_t n_threads
     experts->layers = halo_carve(&carver, n_layers, sizeof(*experts->layers), 64);
     experts->pack_bytes = (pack_bytes + 63) / 64 * 64;
     experts->pack = halo_carve(&carver, n_experts > 0 ? n_threads : 0, experts->pack_bytes, 64);
-    experts->saved = halo_carve(&carver, n_experts > 0 ? HALO_CPU_PACK_PIECES : 0, experts->pack_bytes, 64);
+    uint32_t n_pieces = n_pieces_most(n_threads);
+    experts->saved = halo_carve(&carver, n_experts > 0 ? n_pieces - 1 : 0, experts->pack_bytes, 64);
     return carver.n_bytes;
 }
 
@@ -140,8 +147,7 @@ static void pack_item(void *arg, uint32_t item, uint32_t thread)
 static void pack_all(struct halo_device_model *model, uint32_t n_fresh)
 {
     struct halo_cpu_experts *experts = &model->experts;
-    uint32_t n_threads = halo_workers_count(model->device->workers);
-    uint32_t most = n_threads < HALO_CPU_PACK_PIECES ? n_threads : HALO_CPU_PACK_PIECES;
+    uint32_t most = n_pieces_most(model->device->n_threads);
     experts->n_pieces = n_fresh < most ? most / n_fresh : 1;
     for (uint32_t i = 0; i < n_fresh && experts->n_pieces > 1; i++) {
         const struct halo_cpu_fresh *fresh = &experts->fresh[i];
