@@ -35,6 +35,7 @@ struct halo_hip_compiler {
     uint32_t blocks_wanted;
     uint32_t op;      /* index in the plan */
     uint32_t brought; /* the layer whose streamed experts the host has brought; 0: none */
+    uint32_t chosen;  /* launches up to the last one that chose experts */
     struct halo_hip_forms forms;
     /* Activation rows that the op leaves for a later one: where, NULL: none; their length, 0: none; how many to a row
      * of the batch. */

@@ -23,18 +23,32 @@ static bool is_scored(const struct halo_op_moe_route *u)
     return u->gate != HALO_MOE_SOFTMAX || u->bias != HALO_WEIGHT_NONE || u->n_groups > 1 || u->table;
 }
 
+/* A launch that leaves a choice of experts. */
+static int emit_choice(struct halo_hip_compiler *c, const struct halo_hip_emission *e)
+{
+    int r = halo_hip_emit(c, e);
+    c->chosen = c->program ? c->program->n_launches : 0;
+    return r;
+}
+
+/* Whether the launch in front of the next one is another than that of the choice. */
+static bool is_choice_older(const struct halo_hip_compiler *c)
+{
+    return c->program && c->program->n_launches > c->chosen;
+}
+
 int halo_hip_emit_moe_route(struct halo_hip_compiler *c, const struct halo_op *op)
 {
     const struct halo_op_moe_route *u = &op->u.moe_route;
     struct halo_moe_route_args args = route_args(c, u);
     const struct halo_hip_patch by_token[] = {HALO_HIP_INPUT(struct halo_moe_route_args, token, token, 0),
                                               {.kind = HALO_HIP_PATCH_END}};
-    return halo_hip_emit(
-        c, &(struct halo_hip_emission){.op = is_scored(u) ? HALO_HIP_MOE_ROUTE_SCORED : HALO_HIP_MOE_ROUTE,
-                                       .type = HALO_HIP_TYPE_ANY,
-                                       .grid = {halo_hip_per_row(1)},
-                                       HALO_HIP_ARGS(args),
-                                       .patches = u->table ? by_token : NULL});
+    return emit_choice(c,
+                       &(struct halo_hip_emission){.op = is_scored(u) ? HALO_HIP_MOE_ROUTE_SCORED : HALO_HIP_MOE_ROUTE,
+                                                   .type = HALO_HIP_TYPE_ANY,
+                                                   .grid = {halo_hip_per_row(1)},
+                                                   HALO_HIP_ARGS(args),
+                                                   .patches = u->table ? by_token : NULL});
 }
 
 /* ret_blocks: of each row. */
@@ -61,12 +75,12 @@ int halo_hip_emit_router(struct halo_hip_compiler *c, const struct halo_hip_rout
     struct halo_moe_router_args args = router_args(c, router, &n_blocks);
     const struct halo_hip_patch by_token[] = {HALO_HIP_INPUT(struct halo_moe_router_args, route.token, token, 0),
                                               {.kind = HALO_HIP_PATCH_END}};
-    return halo_hip_emit(c, &(struct halo_hip_emission){.op = is_scored(router->route) ? HALO_HIP_MOE_ROUTER_SCORED
-                                                                                       : HALO_HIP_MOE_ROUTER,
-                                                        .type = HALO_HIP_TYPE_ANY,
-                                                        .grid = {halo_hip_fixed(n_blocks), halo_hip_per_row(1)},
-                                                        HALO_HIP_ARGS(args),
-                                                        .patches = router->route->table ? by_token : NULL});
+    return emit_choice(c, &(struct halo_hip_emission){.op = is_scored(router->route) ? HALO_HIP_MOE_ROUTER_SCORED
+                                                                                     : HALO_HIP_MOE_ROUTER,
+                                                      .type = HALO_HIP_TYPE_ANY,
+                                                      .grid = {halo_hip_fixed(n_blocks), halo_hip_per_row(1)},
+                                                      HALO_HIP_ARGS(args),
+                                                      .patches = router->route->table ? by_token : NULL});
 }
 
 int halo_hip_emit_router_norm(struct halo_hip_compiler *c, const struct halo_hip_router_norm *router)
@@ -76,13 +90,13 @@ int halo_hip_emit_router_norm(struct halo_hip_compiler *c, const struct halo_hip
                                              .norm = halo_hip_rmsnorm_args(c, router->norm)};
     const struct halo_hip_patch by_token[] = {
         HALO_HIP_INPUT(struct halo_moe_router_norm_args, router.route.token, token, 0), {.kind = HALO_HIP_PATCH_END}};
-    return halo_hip_emit(c, &(struct halo_hip_emission){.op = is_scored(router->router.route)
-                                                                  ? HALO_HIP_MOE_ROUTER_NORM_SCORED
-                                                                  : HALO_HIP_MOE_ROUTER_NORM,
-                                                        .type = HALO_HIP_TYPE_ANY,
-                                                        .grid = {halo_hip_fixed(n_blocks + 1), halo_hip_per_row(1)},
-                                                        HALO_HIP_ARGS(args),
-                                                        .patches = router->router.route->table ? by_token : NULL});
+    return emit_choice(c, &(struct halo_hip_emission){.op = is_scored(router->router.route)
+                                                                ? HALO_HIP_MOE_ROUTER_NORM_SCORED
+                                                                : HALO_HIP_MOE_ROUTER_NORM,
+                                                      .type = HALO_HIP_TYPE_ANY,
+                                                      .grid = {halo_hip_fixed(n_blocks + 1), halo_hip_per_row(1)},
+                                                      HALO_HIP_ARGS(args),
+                                                      .patches = router->router.route->table ? by_token : NULL});
 }
 
 /* out as the plan has it: slots after each other. */
@@ -118,8 +132,7 @@ static int emit_few(struct halo_hip_compiler *c, const struct halo_op_moe_matmul
                                       .n_cols = n_cols,
                                       .n_used = u->n_used,
                                       .per_slot = u->per_slot};
-    /* Rows for each slot come from a product behind the choice. */
-    args.early = !args.place && (u->choice == HALO_NONE || u->per_slot);
+    args.early = !args.place && (u->choice == HALO_NONE || (u->per_slot && is_choice_older(c)));
     for (uint32_t k = 0; k < n; k++) {
         args.matrix[k] = expert_arg(c, u, first + k);
         if (out_stride > 0)

@@ -1,0 +1,107 @@
+/* test_hip_program_fused.c: which launches a dense layer has where the kernels exist that take several ops, against its
+ * golden text, and how early a product of experts may read their choice.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <cmocka.h>
+
+#include "program_toy.h"
+
+enum { WIDTH = 512, FF = 768, INNER = 256, EXPERTS = 4, USED = 2, VOCAB = 96, MAX_ROWS = 4 };
+
+static const char *const all[] = {NULL};
+
+static uint16_t value(struct fixture *f, const char *name, uint32_t width)
+{
+    uint16_t v = fixture_value(f, width);
+    f->values[v].name = name;
+    return v;
+}
+
+static uint32_t weight(struct fixture *f, const char *name, enum halo_type type, enum halo_weight_role role,
+                       uint32_t n_cols, uint32_t n_rows, uint32_t n_experts)
+{
+    uint32_t w = fixture_weight(f, type, role, n_cols, n_rows, n_experts, 1);
+    snprintf(f->weights[w].name, sizeof(f->weights[w].name), "%s", name);
+    return w;
+}
+
+static struct halo_op norm(uint32_t weight, uint16_t x, uint16_t add, uint16_t out)
+{
+    return (struct halo_op){
+        HALO_OP_RMSNORM,
+        .u.rmsnorm = {
+            .weight = weight, .x = x, .add = add, .out = out, .eps = 1e-6f, .add_scale = 1, .bias = HALO_WEIGHT_NONE}};
+}
+
+/* The product of the attention's output, a norm, gate and up with their GLU, down, and the next layer's q, k and v. */
+static void launches_of_a_dense_layer(void **state)
+{
+    const enum halo_weight_role matrix = HALO_WEIGHT_MATRIX, vector = HALO_WEIGHT_VECTOR;
+    const uint32_t none = HALO_WEIGHT_NONE;
+    static struct fixture f;
+    fixture_init(&f, VOCAB, MAX_ROWS, 512);
+    uint16_t x = value(&f, "x", WIDTH), heads = value(&f, "heads", INNER), out = value(&f, "out", WIDTH),
+             y = value(&f, "y", WIDTH), gate = value(&f, "gate", FF), up = value(&f, "up", FF),
+             q = value(&f, "q", INNER), k = value(&f, "k", INNER), v = value(&f, "v", INNER);
+    uint32_t w_norm = weight(&f, "w_norm", HALO_TYPE_F32, vector, WIDTH, 1, 1),
+             w_out = weight(&f, "w_out", HALO_TYPE_Q4_K, matrix, INNER, WIDTH, 1),
+             w_gate = weight(&f, "w_gate", HALO_TYPE_Q4_K, matrix, WIDTH, FF, 1),
+             w_up = weight(&f, "w_up", HALO_TYPE_Q4_K, matrix, WIDTH, FF, 1),
+             w_down = weight(&f, "w_down", HALO_TYPE_Q6_K, matrix, FF, WIDTH, 1),
+             w_q = weight(&f, "w_q", HALO_TYPE_Q4_K, matrix, WIDTH, INNER, 1),
+             w_k = weight(&f, "w_k", HALO_TYPE_Q4_K, matrix, WIDTH, INNER, 1),
+             w_v = weight(&f, "w_v", HALO_TYPE_Q6_K, matrix, WIDTH, INNER, 1),
+             table = weight(&f, "table", HALO_TYPE_Q8_0, matrix, WIDTH, VOCAB, 1);
+    const struct halo_op ops[] = {{HALO_OP_EMBED, .u.embed = {table, x, 1}},
+                                  {HALO_OP_MATMUL, .u.matmul = {heads, 1, {w_out}, {none}, {out}}},
+                                  norm(w_norm, x, out, y),
+                                  {HALO_OP_MATMUL, .u.matmul = {y, 2, {w_gate, w_up}, {none, none}, {gate, up}}},
+                                  {HALO_OP_GLU, .u.glu = {gate, up, gate, HALO_GLU_SILU, 0}},
+                                  {HALO_OP_MATMUL, .u.matmul = {gate, 1, {w_down}, {none}, {out}}},
+                                  norm(w_norm, x, out, y),
+                                  {HALO_OP_MATMUL, .u.matmul = {y, 3, {w_q, w_k, w_v}, {none, none, none}, {q, k, v}}}};
+    for (uint32_t i = 0; i < sizeof(ops) / sizeof(ops[0]); i++)
+        fixture_op(&f, ops[i]);
+    char *text = program_decode_text(&f, all);
+    program_compare("dense", text);
+    free(text);
+    fixture_finish(&f);
+}
+
+/* Behind the launch of the choice itself a product waits for it; behind another one it need not. */
+static void a_choice_is_read_early_behind_another_launch(void **state)
+{
+    for (int between = 0; between < 2; between++) {
+        static struct fixture f;
+        fixture_init(&f, VOCAB, MAX_ROWS, 512);
+        uint16_t logits = value(&f, "logits", EXPERTS), choice = value(&f, "choice", 2 * USED),
+                 rows = value(&f, "rows", USED * INNER), out = value(&f, "out", USED * INNER);
+        uint32_t w = weight(&f, "w", HALO_TYPE_F32, HALO_WEIGHT_EXPERTS, INNER, INNER, EXPERTS);
+        fixture_op(&f, (struct halo_op){HALO_OP_MOE_ROUTE, .u.moe_route = {logits, choice, EXPERTS, USED, true, 1,
+                                                                           .bias = HALO_WEIGHT_NONE}});
+        if (between)
+            fixture_op(&f, (struct halo_op){HALO_OP_GLU, .u.glu = {rows, rows, rows, HALO_GLU_SILU, 0}});
+        fixture_op(&f, (struct halo_op){HALO_OP_MOE_MATMUL,
+                                        .u.moe_matmul = {rows, choice, 1, true, {w}, {out}, USED, HALO_WEIGHTS_NONE}});
+        char *text = program_decode_text(&f, all);
+        assert_non_null(strstr(text, "moe_gemv_f32"));
+        assert_int_equal(strstr(text, "early=1") != NULL, between);
+        free(text);
+        fixture_finish(&f);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(launches_of_a_dense_layer),
+        cmocka_unit_test(a_choice_is_read_early_behind_another_launch),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
