@@ -101,7 +101,7 @@ static void record_change(const char *from, const char *to)
 static void sizes_of_the_profile(void **state)
 {
     (void)state;
-    expect_load(0, 0); /* none is stored: the defaults */
+    expect_load(HALO_FETCH_BLOCK_DEFAULT, HALO_FETCH_DEPTH_DEFAULT); /* none is stored: the defaults */
     measure();
     record_find();
     char *depth = strstr(measured, "\"disk_depth\"");
@@ -110,7 +110,7 @@ static void sizes_of_the_profile(void **state)
     record_change("\"disk_block_bytes\":", "\"disk_block_bytes\":65536,\"disk_depth\":5,\"x\":");
     expect_load(65536, 5);
     record_change("\"disk_block_bytes\":", "\"disk_block_bytes\":65537,\"disk_depth\":5,\"x\":");
-    expect_load(0, 0); /* nothing is read in such blocks */
+    expect_load(HALO_FETCH_BLOCK_DEFAULT, HALO_FETCH_DEPTH_DEFAULT); /* nothing is read in such blocks */
     record_change("\"disk_block_bytes\":", "\"disk_block_bytes\":65536,\"disk_depth\":5,\"x\":");
     record_find();
     record_change("\"device\":\"", "\"device\":\"not ");
@@ -120,7 +120,7 @@ static void sizes_of_the_profile(void **state)
                                      {"\"machine\":\"", "\"machine\":\"not "}};
     for (size_t i = 0; i < sizeof(others) / sizeof(others[0]); i++) {
         record_change(others[i][0], others[i][1]);
-        expect_load(0, 0);
+        expect_load(HALO_FETCH_BLOCK_DEFAULT, HALO_FETCH_DEPTH_DEFAULT);
     }
 }
 
