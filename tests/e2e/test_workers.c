@@ -14,6 +14,7 @@
 
 #include "remote_rig.h"
 
+#define LOAD_ON_HIP "\"model\":\"" MODEL "\",\"params\":{\"device\":\"hip\",\"context\":64,\"kv_tokens\":128}"
 /* Copies of the rows of a prompt of four tokens: 256 numbers each. */
 #define CHANGE_ROWS "hipMemcpyAsync:*:flip=4096"
 
@@ -69,6 +70,9 @@ static void stages_are_named(void)
         answer_has(types[i], i < 2 ? LOAD : "", begins);
         answer_has(types[i], i < 2 ? LOAD : "", goes_on);
     }
+    answer_has("load", LOAD_ON_HIP, "\"device\":\"hip\",");
+    for (int i = 2; i < 4; i++)
+        answer_has(types[i], "", "\"loaded\":true,\"device\":\"hip\",");
     answer_has("stats", "", "\"stage_steps\":");
     answer_has("stats", "", "\"stage_2_us\":");
 }

@@ -9,7 +9,7 @@ bool halo_device_usable(struct halo_device_thread *t, struct halo_fault *fault)
 {
     if (atomic_load(&t->lost)) {
         halo_fault_set(fault, HALO_FAULT_DEVICE_FAULT, "the %s device is lost until the engine is started again",
-                       t->ops->name);
+                       halo_device_thread_name(t));
         return false;
     }
     if (!t->device)

@@ -15,6 +15,11 @@
 
 #include "device/device_priv.h"
 
+const char *halo_device_thread_name(const struct halo_device_thread *t)
+{
+    return t->options.stage ? t->options.stage->name : t->ops->name;
+}
+
 /* ---- opening ---- */
 
 static void open_device(struct halo_device_thread *t)
@@ -37,7 +42,8 @@ static void open_device(struct halo_device_thread *t)
         t->budget_bytes = halo_budget_free_bytes(&info);
     if (r < 0)
         halo_fault_set(&t->open_fault, r == -ENOMEM ? HALO_FAULT_OUT_OF_MEMORY : HALO_FAULT_UNSUPPORTED,
-                       "the %s device cannot be used: %s", t->ops->name, reason[0] ? reason : strerror(-r));
+                       "the %s device cannot be used: %s", halo_device_thread_name(t),
+                       reason[0] ? reason : strerror(-r));
     pthread_mutex_unlock(&t->info_lock);
     halo_note_post(t->port, &t->open_note, HALO_NOTE_DEVICE_OPEN);
 }

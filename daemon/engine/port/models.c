@@ -316,10 +316,10 @@ static bool device_matches(struct halo_port *port, struct halo_job *job)
 {
     enum halo_wire_device wish = job->msg.load.params.device;
     const char *word = halo_word_name_wire_device(wish);
-    if (wish == HALO_WIRE_DEVICE_AUTO || strcmp(word, port->device.ops->name) == 0)
+    if (wish == HALO_WIRE_DEVICE_AUTO || strcmp(word, halo_device_thread_name(&port->device)) == 0)
         return true;
     halo_job_end_error(port, job, HALO_ERROR_UNSUPPORTED, "this engine runs on the %s device, not on %s",
-                       port->device.ops->name, word);
+                       halo_device_thread_name(&port->device), word);
     return false;
 }
 

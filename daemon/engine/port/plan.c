@@ -328,7 +328,7 @@ void halo_port_bench_done(struct halo_port *port, struct halo_bench *bench)
     } else {
         halo_ev_init(&ev, HALO_EV_BENCH, &job->msg.id);
         ev.bench.model = halo_str_of(job->model->name);
-        ev.bench.device = halo_str_of(port->device.ops->name);
+        ev.bench.device = halo_str_of(halo_device_thread_name(&port->device));
         fill_bench(&ev.bench, bench, scratch);
         ev.bench.runs = (struct halo_raw){runs.at, runs.len};
         ev.bench.has_runs = true;

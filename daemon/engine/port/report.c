@@ -150,7 +150,7 @@ void halo_port_describe_instance(struct halo_port *port, struct halo_instance *i
                                          .has_sequences = true,
                                          .sequences = instance->n_users,
                                          .has_device = true,
-                                         .device = halo_str_of(port->device.ops->name)};
+                                         .device = halo_str_of(halo_device_thread_name(&port->device))};
     ret->stages = halo_port_instance_stages(&port->device, instance);
     describe_streamed(instance, ret);
 }
@@ -205,7 +205,7 @@ void halo_port_answer_status(struct halo_port *port, struct halo_job *job)
                                                       : "ready");
     ev.status.engine.pid = getpid();
     ev.status.engine.has_pid = true;
-    ev.status.engine.device = halo_str_of(port->device.ops->name);
+    ev.status.engine.device = halo_str_of(halo_device_thread_name(&port->device));
     ev.status.engine.has_device = true;
     ev.status.engine.reason = halo_str_of(fault.text);
     ev.status.engine.has_reason = fault.text[0] != '\0';

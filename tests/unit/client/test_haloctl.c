@@ -389,7 +389,7 @@ static void stages_name_their_gpus(void **state)
     } cases[] = {
         {{"load", "m"},
          "loaded",
-         "\"model\":\"m\",\"arch\":\"qwen3\",\"device\":\"pipeline\",\"context\":64,\"weights_bytes\":1,\"kv_bytes\":1,"
+         "\"model\":\"m\",\"arch\":\"qwen3\",\"device\":\"hip\",\"context\":64,\"weights_bytes\":1,\"kv_bytes\":1,"
          "\"load_ms\":1,\"gb_s\":1,\"tiers\":{}," STAGES},
         {{"plan", "m"}, "plan", PLAN "\"fits\":true,\"context\":64,\"kv_tokens\":64,\"decode_tok_s\":null," STAGES},
         {{"status"},
