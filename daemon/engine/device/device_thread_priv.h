@@ -107,7 +107,7 @@ bool halo_device_thread_stop(struct halo_device_thread *thread, uint32_t most_ms
 /* Any thread: look at the flags now. */
 void halo_device_thread_kick(struct halo_device_thread *thread);
 
-/* Any thread: what requests call the device: "cpu" or "hip", also where a model is divided over several GPUs. Static. */
+/* Any thread: what requests call the device, "cpu" or "hip", also where several GPUs divide a model. Static. */
 const char *halo_device_thread_name(const struct halo_device_thread *thread);
 
 /* Any thread: 0 and the facts, -EAGAIN while it is being opened, or the error of opening. */
