@@ -4,6 +4,11 @@
  */
 #include "device/device_priv.h"
 
+const char *halo_device_thread_name(const struct halo_device_thread *t)
+{
+    return t->options.stage ? t->options.stage->name : t->ops->name;
+}
+
 /* Whether work can be done at all; otherwise the fault says why. */
 bool halo_device_usable(struct halo_device_thread *t, struct halo_fault *fault)
 {

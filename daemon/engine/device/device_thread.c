@@ -15,11 +15,6 @@
 
 #include "device/device_priv.h"
 
-const char *halo_device_thread_name(const struct halo_device_thread *t)
-{
-    return t->options.stage ? t->options.stage->name : t->ops->name;
-}
-
 /* ---- opening ---- */
 
 static void open_device(struct halo_device_thread *t)
