@@ -10,6 +10,21 @@
 
 #include "program_text.h"
 
+uint16_t program_value(struct fixture *f, const char *name, uint32_t width)
+{
+    uint16_t v = fixture_value(f, width);
+    f->values[v].name = name;
+    return v;
+}
+
+uint32_t program_weight(struct fixture *f, const char *name, enum halo_type type, enum halo_weight_role role,
+                        uint32_t n_cols, uint32_t n_rows, uint32_t n_experts)
+{
+    uint32_t w = fixture_weight(f, type, role, n_cols, n_rows, n_experts, 1);
+    snprintf(f->weights[w].name, sizeof(f->weights[w].name), "%s", name);
+    return w;
+}
+
 void program_device_init(struct halo_device *device, const char *const *without)
 {
     static int kernel;

@@ -7,6 +7,11 @@
 #include "cpu_fixture.h"
 #include "device_priv.h"
 
+/* As those of the fixture, with the name that a text calls them by. */
+uint16_t program_value(struct fixture *f, const char *name, uint32_t width);
+uint32_t program_weight(struct fixture *f, const char *name, enum halo_type type, enum halo_weight_role role,
+                        uint32_t n_cols, uint32_t n_rows, uint32_t n_experts);
+
 /* A GPU of four units that has every kernel but those whose names begin with one of `without`, which ends with NULL. */
 void program_device_init(struct halo_device *device, const char *const *without);
 /* A model of this plan at addresses that nobody reads. Owned: program_model_finish. */

@@ -17,21 +17,6 @@
 
 enum { WIDTH = 64, DIM = 32, HEADS = 16, HEADS_KV = 2, FF = 96, EXPERTS = 4, USED = 2, VOCAB = 96, MAX_ROWS = 300 };
 
-static uint16_t value(struct fixture *f, const char *name, uint32_t width)
-{
-    uint16_t v = fixture_value(f, width);
-    f->values[v].name = name;
-    return v;
-}
-
-static uint32_t weight(struct fixture *f, const char *name, enum halo_type type, enum halo_weight_role role,
-                       uint32_t n_cols, uint32_t n_rows, uint32_t n_experts)
-{
-    uint32_t w = fixture_weight(f, type, role, n_cols, n_rows, n_experts, 1);
-    snprintf(f->weights[w].name, sizeof(f->weights[w].name), "%s", name);
-    return w;
-}
-
 /* A layer of attention with normalised heads, then a mixture of experts; q and k of one type, v of another. */
 static void build(struct fixture *f)
 {
@@ -39,23 +24,24 @@ static void build(struct fixture *f)
     const uint32_t none = HALO_WEIGHT_NONE;
     fixture_init(f, VOCAB, MAX_ROWS, 4096);
     fixture_kv(f, HALO_KV_F16, 1, HEADS_KV, DIM, DIM);
-    uint16_t x = value(f, "x", WIDTH), norm = value(f, "norm", WIDTH), q = value(f, "q", HEADS * DIM),
-             k = value(f, "k", HEADS_KV * DIM), v = value(f, "v", HEADS_KV * DIM),
-             heads = value(f, "heads", HEADS * DIM), out = value(f, "out", WIDTH), router = value(f, "router", EXPERTS),
-             choice = value(f, "choice", 2 * USED), gate = value(f, "gate", USED * FF), up = value(f, "up", USED * FF),
-             down = value(f, "down", USED * WIDTH);
-    uint32_t table = weight(f, "table", HALO_TYPE_Q8_0, matrix, WIDTH, VOCAB, 1);
+    uint16_t x = program_value(f, "x", WIDTH), norm = program_value(f, "norm", WIDTH),
+             q = program_value(f, "q", HEADS * DIM), k = program_value(f, "k", HEADS_KV * DIM),
+             v = program_value(f, "v", HEADS_KV * DIM), heads = program_value(f, "heads", HEADS * DIM),
+             out = program_value(f, "out", WIDTH), router = program_value(f, "router", EXPERTS),
+             choice = program_value(f, "choice", 2 * USED), gate = program_value(f, "gate", USED * FF),
+             up = program_value(f, "up", USED * FF), down = program_value(f, "down", USED * WIDTH);
+    uint32_t table = program_weight(f, "table", HALO_TYPE_Q8_0, matrix, WIDTH, VOCAB, 1);
     uint32_t rope = fixture_rope(f, HALO_ROPE_NEOX, DIM, 1, 10000);
-    uint32_t w_norm = weight(f, "w_norm", HALO_TYPE_F32, vector, WIDTH, 1, 1);
-    uint32_t w_head = weight(f, "w_head", HALO_TYPE_F32, vector, DIM, 1, 1);
-    uint32_t w_q = weight(f, "w_q", HALO_TYPE_Q4_0, matrix, WIDTH, HEADS * DIM, 1);
-    uint32_t w_k = weight(f, "w_k", HALO_TYPE_Q4_0, matrix, WIDTH, HEADS_KV * DIM, 1);
-    uint32_t w_v = weight(f, "w_v", HALO_TYPE_F16, matrix, WIDTH, HEADS_KV * DIM, 1);
-    uint32_t w_out = weight(f, "w_out", HALO_TYPE_Q8_0, matrix, HEADS * DIM, WIDTH, 1);
-    uint32_t w_router = weight(f, "w_router", HALO_TYPE_F32, matrix, WIDTH, EXPERTS, 1);
-    uint32_t w_gate = weight(f, "w_gate", HALO_TYPE_Q4_0, experts, WIDTH, FF, EXPERTS);
-    uint32_t w_up = weight(f, "w_up", HALO_TYPE_Q4_0, experts, WIDTH, FF, EXPERTS);
-    uint32_t w_down = weight(f, "w_down", HALO_TYPE_Q8_0, experts, FF, WIDTH, EXPERTS);
+    uint32_t w_norm = program_weight(f, "w_norm", HALO_TYPE_F32, vector, WIDTH, 1, 1);
+    uint32_t w_head = program_weight(f, "w_head", HALO_TYPE_F32, vector, DIM, 1, 1);
+    uint32_t w_q = program_weight(f, "w_q", HALO_TYPE_Q4_0, matrix, WIDTH, HEADS * DIM, 1);
+    uint32_t w_k = program_weight(f, "w_k", HALO_TYPE_Q4_0, matrix, WIDTH, HEADS_KV * DIM, 1);
+    uint32_t w_v = program_weight(f, "w_v", HALO_TYPE_F16, matrix, WIDTH, HEADS_KV * DIM, 1);
+    uint32_t w_out = program_weight(f, "w_out", HALO_TYPE_Q8_0, matrix, HEADS * DIM, WIDTH, 1);
+    uint32_t w_router = program_weight(f, "w_router", HALO_TYPE_F32, matrix, WIDTH, EXPERTS, 1);
+    uint32_t w_gate = program_weight(f, "w_gate", HALO_TYPE_Q4_0, experts, WIDTH, FF, EXPERTS);
+    uint32_t w_up = program_weight(f, "w_up", HALO_TYPE_Q4_0, experts, WIDTH, FF, EXPERTS);
+    uint32_t w_down = program_weight(f, "w_down", HALO_TYPE_Q8_0, experts, FF, WIDTH, EXPERTS);
     const struct halo_op ops[] = {
         {HALO_OP_EMBED, .u.embed = {table, x, 1}},
         {HALO_OP_RMSNORM, .u.rmsnorm = {.weight = w_norm,
@@ -105,7 +91,8 @@ static void build_latent(struct fixture *f, enum halo_kv_type type)
     fixture_init(f, VOCAB, MAX_ROWS, 4096);
     fixture_kv(f, type, 1, 1, 576, 512);
     f->plan.kv[0].latent = true;
-    uint16_t q = value(f, "q", 20 * 576), k = value(f, "k", 576), heads = value(f, "heads", 20 * 512);
+    uint16_t q = program_value(f, "q", 20 * 576), k = program_value(f, "k", 576),
+             heads = program_value(f, "heads", 20 * 512);
     fixture_op(f, (struct halo_op){HALO_OP_KV_WRITE, .u.kv_write = {k, HALO_NONE, 0}});
     fixture_op(f,
                (struct halo_op){
@@ -117,12 +104,12 @@ static void build_latent(struct fixture *f, enum halo_kv_type type)
 /* Matrices of `type` of the layer below. */
 static uint32_t matrix_of(struct fixture *f, const char *name, enum halo_type type, uint32_t n_cols, uint32_t n_rows)
 {
-    return weight(f, name, type, HALO_WEIGHT_MATRIX, n_cols, n_rows, 1);
+    return program_weight(f, name, type, HALO_WEIGHT_MATRIX, n_cols, n_rows, 1);
 }
 
 static struct halo_op norm_of(struct fixture *f, const char *name, uint16_t x, uint16_t add, uint16_t out)
 {
-    uint32_t w = weight(f, name, HALO_TYPE_F32, HALO_WEIGHT_VECTOR, f->values[x].width, 1, 1);
+    uint32_t w = program_weight(f, name, HALO_TYPE_F32, HALO_WEIGHT_VECTOR, f->values[x].width, 1, 1);
     return (struct halo_op){
         HALO_OP_RMSNORM,
         .u.rmsnorm = {
@@ -134,17 +121,18 @@ enum { LATENT_HEADS = 5, LOW = 64, ROT = 32, ROW = 96, UP = 64 };
 static void latent_attention(struct fixture *f, uint16_t normed, uint16_t out)
 {
     const uint32_t none = HALO_WEIGHT_NONE, n = LATENT_HEADS, q_low_width = 64;
-    uint16_t q_low = value(f, "q_low", q_low_width), row = value(f, "row", ROW), k_rot = value(f, "k_rot", ROT),
-             q_up = value(f, "q_up", n * (LOW + ROT)), q_row = value(f, "q_row", n * LOW),
-             q_rot = value(f, "q_rot", n * ROT), q_down = value(f, "q_down", n * ROW),
-             q = value(f, "q", n * (ROW + ROT)), k = value(f, "k", ROW + ROT), att = value(f, "att", n * ROW),
-             heads = value(f, "heads", n * UP);
+    uint16_t q_low = program_value(f, "q_low", q_low_width), row = program_value(f, "row", ROW),
+             k_rot = program_value(f, "k_rot", ROT), q_up = program_value(f, "q_up", n * (LOW + ROT)),
+             q_row = program_value(f, "q_row", n * LOW), q_rot = program_value(f, "q_rot", n * ROT),
+             q_down = program_value(f, "q_down", n * ROW), q = program_value(f, "q", n * (ROW + ROT)),
+             k = program_value(f, "k", ROW + ROT), att = program_value(f, "att", n * ROW),
+             heads = program_value(f, "heads", n * UP);
     uint32_t w_q_a = matrix_of(f, "w_q_a", HALO_TYPE_Q4_0, WIDTH, q_low_width),
              w_row = matrix_of(f, "w_row", HALO_TYPE_Q4_0, WIDTH, ROW),
              w_rot = matrix_of(f, "w_rot", HALO_TYPE_Q4_0, WIDTH, ROT),
              w_q_b = matrix_of(f, "w_q_b", HALO_TYPE_Q4_0, q_low_width, n * (LOW + ROT)),
-             w_k_b = weight(f, "w_k_b", HALO_TYPE_Q8_0, HALO_WEIGHT_EXPERTS, LOW, ROW, n),
-             w_v_b = weight(f, "w_v_b", HALO_TYPE_Q8_0, HALO_WEIGHT_EXPERTS, ROW, UP, n),
+             w_k_b = program_weight(f, "w_k_b", HALO_TYPE_Q8_0, HALO_WEIGHT_EXPERTS, LOW, ROW, n),
+             w_v_b = program_weight(f, "w_v_b", HALO_TYPE_Q8_0, HALO_WEIGHT_EXPERTS, ROW, UP, n),
              w_out = matrix_of(f, "w_out", HALO_TYPE_Q4_0, n * UP, WIDTH);
     uint32_t rope = fixture_rope(f, HALO_ROPE_NORM, ROT, 1, 10000);
     const struct halo_op ops[] = {
@@ -172,13 +160,14 @@ static void latent_attention(struct fixture *f, uint16_t normed, uint16_t out)
 static void shared_experts(struct fixture *f, uint16_t normed, uint16_t out)
 {
     const uint32_t none = HALO_WEIGHT_NONE;
-    uint16_t router = value(f, "router", EXPERTS), choice = value(f, "choice", 2 * USED),
-             gate = value(f, "gate", USED * FF), up = value(f, "up", USED * FF), down = value(f, "down", USED * WIDTH),
-             own_gate = value(f, "own_gate", FF), own_up = value(f, "own_up", FF), own = value(f, "own", WIDTH);
+    uint16_t router = program_value(f, "router", EXPERTS), choice = program_value(f, "choice", 2 * USED),
+             gate = program_value(f, "gate", USED * FF), up = program_value(f, "up", USED * FF),
+             down = program_value(f, "down", USED * WIDTH), own_gate = program_value(f, "own_gate", FF),
+             own_up = program_value(f, "own_up", FF), own = program_value(f, "own", WIDTH);
     uint32_t w_router = matrix_of(f, "w_router", HALO_TYPE_F32, WIDTH, EXPERTS),
-             w_gate = weight(f, "w_gate", HALO_TYPE_Q4_0, HALO_WEIGHT_EXPERTS, WIDTH, FF, EXPERTS),
-             w_up = weight(f, "w_up", HALO_TYPE_Q4_0, HALO_WEIGHT_EXPERTS, WIDTH, FF, EXPERTS),
-             w_down = weight(f, "w_down", HALO_TYPE_Q8_0, HALO_WEIGHT_EXPERTS, FF, WIDTH, EXPERTS),
+             w_gate = program_weight(f, "w_gate", HALO_TYPE_Q4_0, HALO_WEIGHT_EXPERTS, WIDTH, FF, EXPERTS),
+             w_up = program_weight(f, "w_up", HALO_TYPE_Q4_0, HALO_WEIGHT_EXPERTS, WIDTH, FF, EXPERTS),
+             w_down = program_weight(f, "w_down", HALO_TYPE_Q8_0, HALO_WEIGHT_EXPERTS, FF, WIDTH, EXPERTS),
              w_own_gate = matrix_of(f, "w_own_gate", HALO_TYPE_Q4_0, WIDTH, FF),
              w_own_up = matrix_of(f, "w_own_up", HALO_TYPE_Q4_0, WIDTH, FF),
              w_own = matrix_of(f, "w_own", HALO_TYPE_Q8_0, FF, WIDTH);
@@ -204,7 +193,8 @@ static void build_latent_layer(struct fixture *f)
     fixture_init(f, VOCAB, MAX_ROWS, 4096);
     fixture_kv(f, HALO_KV_F16, 1, 1, ROW + ROT, ROW);
     f->plan.kv[0].latent = true;
-    uint16_t x = value(f, "x", WIDTH), normed = value(f, "normed", WIDTH), out = value(f, "out", WIDTH);
+    uint16_t x = program_value(f, "x", WIDTH), normed = program_value(f, "normed", WIDTH),
+             out = program_value(f, "out", WIDTH);
     uint32_t table = matrix_of(f, "table", HALO_TYPE_Q8_0, WIDTH, VOCAB);
     fixture_op(f, (struct halo_op){HALO_OP_EMBED, .u.embed = {table, x, 1}});
     fixture_op(f, norm_of(f, "w_first", x, HALO_NONE, normed));
@@ -225,17 +215,18 @@ static void build_states(struct fixture *f)
     fixture_init(f, VOCAB, MAX_ROWS, 4096);
     fixture_kv(f, HALO_KV_F16, 1, HEADS_KV, DIM, DIM);
     uint32_t group = fixture_states(f, 2, 3 * QKV + 4 * HEAD * HEAD);
-    uint16_t x = value(f, "x", WIDTH), qkv = value(f, "qkv", QKV), gates = value(f, "gates", 4), dt = value(f, "dt", 2),
-             mixed = value(f, "mixed", QKV), heads = value(f, "heads", 2 * HEAD),
-             scanned = value(f, "scanned", 2 * HEAD);
-    uint32_t table = weight(f, "table", HALO_TYPE_Q8_0, matrix, WIDTH, VOCAB, 1);
-    uint32_t w_qkv = weight(f, "w_qkv", HALO_TYPE_F16, matrix, WIDTH, QKV, 1);
-    uint32_t w_gates = weight(f, "w_gates", HALO_TYPE_F16, matrix, WIDTH, 4, 1);
-    uint32_t w_dt = weight(f, "w_dt", HALO_TYPE_F16, matrix, WIDTH, 2, 1);
-    uint32_t w_out = weight(f, "w_out", HALO_TYPE_F16, matrix, 2 * HEAD, WIDTH, 1);
-    uint32_t taps = weight(f, "taps", HALO_TYPE_F32, vector, 4, QKV, 1);
-    uint32_t a = weight(f, "a", HALO_TYPE_F32, vector, 2, 1, 1), d = weight(f, "d", HALO_TYPE_F32, vector, 2, 1, 1),
-             bias = weight(f, "bias", HALO_TYPE_F32, vector, 2, 1, 1);
+    uint16_t x = program_value(f, "x", WIDTH), qkv = program_value(f, "qkv", QKV), gates = program_value(f, "gates", 4),
+             dt = program_value(f, "dt", 2), mixed = program_value(f, "mixed", QKV),
+             heads = program_value(f, "heads", 2 * HEAD), scanned = program_value(f, "scanned", 2 * HEAD);
+    uint32_t table = program_weight(f, "table", HALO_TYPE_Q8_0, matrix, WIDTH, VOCAB, 1);
+    uint32_t w_qkv = program_weight(f, "w_qkv", HALO_TYPE_F16, matrix, WIDTH, QKV, 1);
+    uint32_t w_gates = program_weight(f, "w_gates", HALO_TYPE_F16, matrix, WIDTH, 4, 1);
+    uint32_t w_dt = program_weight(f, "w_dt", HALO_TYPE_F16, matrix, WIDTH, 2, 1);
+    uint32_t w_out = program_weight(f, "w_out", HALO_TYPE_F16, matrix, 2 * HEAD, WIDTH, 1);
+    uint32_t taps = program_weight(f, "taps", HALO_TYPE_F32, vector, 4, QKV, 1);
+    uint32_t a = program_weight(f, "a", HALO_TYPE_F32, vector, 2, 1, 1),
+             d = program_weight(f, "d", HALO_TYPE_F32, vector, 2, 1, 1),
+             bias = program_weight(f, "bias", HALO_TYPE_F32, vector, 2, 1, 1);
     const struct halo_op ops[] = {
         {HALO_OP_EMBED, .u.embed = {table, x, 1}},
         {HALO_OP_MATMUL, .u.matmul = {x, 3, {w_qkv, w_gates, w_dt}, {none, none, none}, {qkv, gates, dt}}},
@@ -290,23 +281,24 @@ static void build_blocks(struct fixture *f)
     for (uint32_t group = 0; group < states; group++)
         f->plan.kv[group].latent = true;
     f->plan.kv[blocks].stride = f->plan.kv[keys].stride = 4;
-    uint16_t x = value(f, "x", STREAMS * WIDTH), mix = value(f, "mix", STREAMS * (STREAMS + 2)),
-             back = value(f, "back", STREAMS * (STREAMS + 1)), in = value(f, "in", WIDTH),
-             q = value(f, "q", HEADS * DIM), u = value(f, "u", 2 * DIM), z = value(f, "z", 2 * DIM),
-             key_u = value(f, "key_u", 2 * KEY), key_z = value(f, "key_z", 2 * KEY),
-             key_q = value(f, "key_q", KEY_HEADS * KEY), key_weight = value(f, "key_weight", KEY_HEADS),
-             chosen = value(f, "chosen", TOP_K), heads = value(f, "heads", HEADS * DIM),
-             router = value(f, "router", EXPERTS), choice = value(f, "choice", 2 * USED), gate = value(f, "gate", FF),
-             up = value(f, "up", FF);
+    uint16_t x = program_value(f, "x", STREAMS * WIDTH), mix = program_value(f, "mix", STREAMS * (STREAMS + 2)),
+             back = program_value(f, "back", STREAMS * (STREAMS + 1)), in = program_value(f, "in", WIDTH),
+             q = program_value(f, "q", HEADS * DIM), u = program_value(f, "u", 2 * DIM),
+             z = program_value(f, "z", 2 * DIM), key_u = program_value(f, "key_u", 2 * KEY),
+             key_z = program_value(f, "key_z", 2 * KEY), key_q = program_value(f, "key_q", KEY_HEADS * KEY),
+             key_weight = program_value(f, "key_weight", KEY_HEADS), chosen = program_value(f, "chosen", TOP_K),
+             heads = program_value(f, "heads", HEADS * DIM), router = program_value(f, "router", EXPERTS),
+             choice = program_value(f, "choice", 2 * USED), gate = program_value(f, "gate", FF),
+             up = program_value(f, "up", FF);
     uint32_t rope = fixture_rope(f, HALO_ROPE_NORM, DIM / 2, 1, 10000),
              key_rope = fixture_rope(f, HALO_ROPE_NORM, KEY, 1, 10000);
-    uint32_t scale = weight(f, "scale", HALO_TYPE_F32, vector, 3, 1, 1);
-    uint32_t base = weight(f, "base", HALO_TYPE_F32, vector, STREAMS * (STREAMS + 2), 1, 1);
-    uint32_t bias = weight(f, "bias", HALO_TYPE_F32, vector, 2 * DIM, 4, 1),
-             norm = weight(f, "norm", HALO_TYPE_F32, vector, DIM, 1, 1);
-    uint32_t key_bias = weight(f, "key_bias", HALO_TYPE_F32, vector, 2 * KEY, 4, 1);
-    uint32_t key_norm = weight(f, "key_norm", HALO_TYPE_F32, vector, KEY, 1, 1),
-             sinks = weight(f, "sinks", HALO_TYPE_F32, vector, HEADS, 1, 1);
+    uint32_t scale = program_weight(f, "scale", HALO_TYPE_F32, vector, 3, 1, 1);
+    uint32_t base = program_weight(f, "base", HALO_TYPE_F32, vector, STREAMS * (STREAMS + 2), 1, 1);
+    uint32_t bias = program_weight(f, "bias", HALO_TYPE_F32, vector, 2 * DIM, 4, 1),
+             norm = program_weight(f, "norm", HALO_TYPE_F32, vector, DIM, 1, 1);
+    uint32_t key_bias = program_weight(f, "key_bias", HALO_TYPE_F32, vector, 2 * KEY, 4, 1);
+    uint32_t key_norm = program_weight(f, "key_norm", HALO_TYPE_F32, vector, KEY, 1, 1),
+             sinks = program_weight(f, "sinks", HALO_TYPE_F32, vector, HEADS, 1, 1);
     const struct halo_op ops[] = {
         {HALO_OP_STREAMS_MIX, .u.streams_mix = {x, mix, in, back, scale, base, STREAMS, 20, 1e-6f}},
         {HALO_OP_COMPRESS, .u.compress = {u, z, bias, norm, DIM, 4, true, 1e-6f, rope, blocks, 0, {states, 0, 0}}},

@@ -16,21 +16,6 @@ enum { WIDTH = 512, FF = 768, INNER = 256, EXPERTS = 4, USED = 2, VOCAB = 96, MA
 
 static const char *const all[] = {NULL};
 
-static uint16_t value(struct fixture *f, const char *name, uint32_t width)
-{
-    uint16_t v = fixture_value(f, width);
-    f->values[v].name = name;
-    return v;
-}
-
-static uint32_t weight(struct fixture *f, const char *name, enum halo_type type, enum halo_weight_role role,
-                       uint32_t n_cols, uint32_t n_rows, uint32_t n_experts)
-{
-    uint32_t w = fixture_weight(f, type, role, n_cols, n_rows, n_experts, 1);
-    snprintf(f->weights[w].name, sizeof(f->weights[w].name), "%s", name);
-    return w;
-}
-
 static struct halo_op norm(uint32_t weight, uint16_t x, uint16_t add, uint16_t out)
 {
     return (struct halo_op){
@@ -46,18 +31,19 @@ static void launches_of_a_dense_layer(void **state)
     const uint32_t none = HALO_WEIGHT_NONE;
     static struct fixture f;
     fixture_init(&f, VOCAB, MAX_ROWS, 512);
-    uint16_t x = value(&f, "x", WIDTH), heads = value(&f, "heads", INNER), out = value(&f, "out", WIDTH),
-             y = value(&f, "y", WIDTH), gate = value(&f, "gate", FF), up = value(&f, "up", FF),
-             q = value(&f, "q", INNER), k = value(&f, "k", INNER), v = value(&f, "v", INNER);
-    uint32_t w_norm = weight(&f, "w_norm", HALO_TYPE_F32, vector, WIDTH, 1, 1),
-             w_out = weight(&f, "w_out", HALO_TYPE_Q4_K, matrix, INNER, WIDTH, 1),
-             w_gate = weight(&f, "w_gate", HALO_TYPE_Q4_K, matrix, WIDTH, FF, 1),
-             w_up = weight(&f, "w_up", HALO_TYPE_Q4_K, matrix, WIDTH, FF, 1),
-             w_down = weight(&f, "w_down", HALO_TYPE_Q6_K, matrix, FF, WIDTH, 1),
-             w_q = weight(&f, "w_q", HALO_TYPE_Q4_K, matrix, WIDTH, INNER, 1),
-             w_k = weight(&f, "w_k", HALO_TYPE_Q4_K, matrix, WIDTH, INNER, 1),
-             w_v = weight(&f, "w_v", HALO_TYPE_Q6_K, matrix, WIDTH, INNER, 1),
-             table = weight(&f, "table", HALO_TYPE_Q8_0, matrix, WIDTH, VOCAB, 1);
+    uint16_t x = program_value(&f, "x", WIDTH), heads = program_value(&f, "heads", INNER),
+             out = program_value(&f, "out", WIDTH), y = program_value(&f, "y", WIDTH),
+             gate = program_value(&f, "gate", FF), up = program_value(&f, "up", FF), q = program_value(&f, "q", INNER),
+             k = program_value(&f, "k", INNER), v = program_value(&f, "v", INNER);
+    uint32_t w_norm = program_weight(&f, "w_norm", HALO_TYPE_F32, vector, WIDTH, 1, 1),
+             w_out = program_weight(&f, "w_out", HALO_TYPE_Q4_K, matrix, INNER, WIDTH, 1),
+             w_gate = program_weight(&f, "w_gate", HALO_TYPE_Q4_K, matrix, WIDTH, FF, 1),
+             w_up = program_weight(&f, "w_up", HALO_TYPE_Q4_K, matrix, WIDTH, FF, 1),
+             w_down = program_weight(&f, "w_down", HALO_TYPE_Q6_K, matrix, FF, WIDTH, 1),
+             w_q = program_weight(&f, "w_q", HALO_TYPE_Q4_K, matrix, WIDTH, INNER, 1),
+             w_k = program_weight(&f, "w_k", HALO_TYPE_Q4_K, matrix, WIDTH, INNER, 1),
+             w_v = program_weight(&f, "w_v", HALO_TYPE_Q6_K, matrix, WIDTH, INNER, 1),
+             table = program_weight(&f, "table", HALO_TYPE_Q8_0, matrix, WIDTH, VOCAB, 1);
     const struct halo_op ops[] = {{HALO_OP_EMBED, .u.embed = {table, x, 1}},
                                   {HALO_OP_MATMUL, .u.matmul = {heads, 1, {w_out}, {none}, {out}}},
                                   norm(w_norm, x, out, y),
@@ -80,9 +66,9 @@ static void a_choice_is_read_early_behind_another_launch(void **state)
     for (int between = 0; between < 2; between++) {
         static struct fixture f;
         fixture_init(&f, VOCAB, MAX_ROWS, 512);
-        uint16_t logits = value(&f, "logits", EXPERTS), choice = value(&f, "choice", 2 * USED),
-                 rows = value(&f, "rows", USED * INNER), out = value(&f, "out", USED * INNER);
-        uint32_t w = weight(&f, "w", HALO_TYPE_F32, HALO_WEIGHT_EXPERTS, INNER, INNER, EXPERTS);
+        uint16_t logits = program_value(&f, "logits", EXPERTS), choice = program_value(&f, "choice", 2 * USED),
+                 rows = program_value(&f, "rows", USED * INNER), out = program_value(&f, "out", USED * INNER);
+        uint32_t w = program_weight(&f, "w", HALO_TYPE_F32, HALO_WEIGHT_EXPERTS, INNER, INNER, EXPERTS);
         fixture_op(&f, (struct halo_op){HALO_OP_MOE_ROUTE, .u.moe_route = {logits, choice, EXPERTS, USED, true, 1,
                                                                            .bias = HALO_WEIGHT_NONE}});
         if (between)
