@@ -243,20 +243,29 @@ static void code_objects_are_read_before_the_runtime_sees_them(void **state)
     bench_close(&b);
 }
 
+/* A session that has the kernel "scale" of the object, or of what `change` makes of it. */
+static void open_with_kernel(struct bench *b, void (*change)(uint8_t *object, size_t n),
+                             struct halo_remote_module_get_function_reply *ret)
+{
+    const struct halo_remote_module_get_function get = {MODULE(0), FUNCTION(0), {"scale", 5}};
+    size_t n;
+    bench_open(b, NULL);
+    uint8_t *object = bench_read_object(&n);
+    if (change)
+        change(object, n);
+    assert_int_equal(load_image(b, object, n), 0);
+    free(object);
+    assert_int_equal(halo_remote_module_get_function(&b->port, &get, ret), 0);
+}
+
 static void launches_are_checked_against_the_metadata(void **state)
 {
     static const struct vector_scale args;
+    struct halo_remote_module_get_function_reply scale;
     struct bench b;
-    size_t n;
     (void)state;
-    bench_open(&b, NULL);
-    uint8_t *object = bench_read_object(&n);
-    assert_int_equal(load_image(&b, object, n), 0);
-    free(object);
-    const struct halo_remote_module_get_function get = {MODULE(0), FUNCTION(0), {"scale", 5}};
+    open_with_kernel(&b, NULL, &scale);
     const struct halo_remote_module_get_function none = {MODULE(0), FUNCTION(1), {"scal", 4}};
-    assert_int_equal(halo_remote_module_get_function(&b.port, &get, &(struct halo_remote_module_get_function_reply){0}),
-                     0);
     assert_int_equal(halo_remote_module_get_function(&b.port, &none, NULL), 500);
     const struct halo_remote_launch_kernel good = {FUNCTION(0), 0, 1, 1, 1, 64, 1, 1, 0, {&args, sizeof(args)}};
     struct halo_remote_launch_kernel q = good;
@@ -298,18 +307,11 @@ static void fix_block(uint8_t *object, size_t n)
 static void a_kernel_for_one_block_gets_no_other(void **state)
 {
     static const struct vector_scale args;
+    struct halo_remote_module_get_function_reply scale;
     struct bench b;
-    size_t n;
     (void)state;
-    bench_open(&b, NULL);
-    uint8_t *object = bench_read_object(&n);
-    fix_block(object, n);
-    assert_int_equal(load_image(&b, object, n), 0);
-    free(object);
-    const struct halo_remote_module_get_function get = {MODULE(0), FUNCTION(0), {"scale", 5}};
-    struct halo_remote_module_get_function_reply a;
-    assert_int_equal(halo_remote_module_get_function(&b.port, &get, &a), 0);
-    assert_int_equal(a.threads_per_block, 0);
+    open_with_kernel(&b, fix_block, &scale);
+    assert_int_equal(scale.threads_per_block, 0);
     struct halo_remote_launch_kernel q = {FUNCTION(0), 0, 1, 1, 1, 64, 1, 1, 0, {&args, sizeof(args)}};
     assert_int_equal(halo_remote_launch_kernel(&b.port, &q, NULL), 0);
     q.block_x = 32;
