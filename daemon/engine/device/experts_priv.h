@@ -91,7 +91,7 @@ uint32_t halo_experts_reap(struct halo_experts *x, uint64_t timeout_us);
 /* Sets x->source. */
 void halo_experts_make_source(struct halo_experts *x);
 
-/* ---- experts_memory.c ---- */
+/* ---- experts_shrink.c ---- */
 
 /* Takes the memory of all slots; 0, or negative with the fault. */
 int halo_experts_open_memory(struct halo_experts *x, struct halo_fault *fault);

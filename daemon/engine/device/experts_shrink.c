@@ -1,4 +1,4 @@
-/* experts_memory.c: slabs of experts that are given back and taken again: see experts.h. */
+/* experts_shrink.c: slabs of experts that are given back and taken again: see experts.h. */
 #include <assert.h>
 #include <errno.h>
 
