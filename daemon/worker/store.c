@@ -44,7 +44,8 @@ static int check_folder(const char *path, struct halo_fault *fault)
     if (S_ISDIR(facts.st_mode) && facts.st_uid == geteuid() && !(facts.st_mode & 077))
         return 0;
     halo_fault_set(fault, HALO_FAULT_BAD_REQUEST,
-                   "cannot keep blobs in %s: it must be a folder of this user that nobody else may enter (chmod 700)",
+                   "cannot keep blobs in %s: it must be a folder that belongs to this user and that nobody else may "
+                   "enter (chmod 700)",
                    path);
     return -EPERM;
 }
