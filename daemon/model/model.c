@@ -29,7 +29,7 @@ static int plan_dimension(struct halo_plan *plan, const struct halo_hparams *h, 
                           struct halo_fault *fault)
 {
     uint32_t context = params->context ? params->context : h->n_context_train;
-    uint64_t kv_tokens = params->kv_tokens ? params->kv_tokens : (uint64_t)context * DEFAULT_CONTEXTS, n_pages;
+    uint64_t kv_tokens = params->kv_tokens, n_pages;
 
     if (context > h->n_context_train)
         return halo_fault_set(fault, HALO_FAULT_BAD_REQUEST,
@@ -39,6 +39,12 @@ static int plan_dimension(struct halo_plan *plan, const struct halo_hparams *h, 
     if (params->max_rows > HALO_MODEL_MAX_ROWS)
         return halo_fault_set(fault, HALO_FAULT_BAD_REQUEST, "batches of %" PRIu32 " rows, at most %d are allowed",
                               params->max_rows, HALO_MODEL_MAX_ROWS);
+    if (kv_tokens == 0) /* sequences share no page */
+        kv_tokens = DEFAULT_CONTEXTS * (((uint64_t)context + HALO_KV_PAGE_TOKENS - 1) / HALO_KV_PAGE_TOKENS) *
+                    HALO_KV_PAGE_TOKENS;
+    else if (kv_tokens < context)
+        return halo_fault_set(fault, HALO_FAULT_BAD_REQUEST,
+                              "kv_tokens %" PRIu64 " is less than the context of %" PRIu32, kv_tokens, context);
     n_pages = kv_tokens / HALO_KV_PAGE_TOKENS + (kv_tokens % HALO_KV_PAGE_TOKENS != 0);
     plan->n_kv_groups = 1;
     plan->kv[0] = (struct halo_kv_group){.type = params->kv,

@@ -188,7 +188,7 @@ static void forecast_streamed(struct halo_device_thread *t, struct halo_forecast
 static void forecast(struct halo_device_thread *t, struct halo_forecast *f)
 {
     struct halo_plan *plan = &f->model->plan;
-    if (halo_device_usable(t, &f->fault)) {
+    if (halo_device_usable(t, &f->fault) && halo_load_check_ops(plan, t->ops, t->device, &f->fault) == 0) {
         t->ops->describe(t->device, &f->info);
         halo_profile_name_device(&f->here, &f->info);
         if (f->budget_bytes == 0)

@@ -70,17 +70,11 @@ static int refuse(struct halo_load *load, const struct halo_room *room, const st
     return r;
 }
 
-/* The least pool that does. -1: the wish contradicts itself. */
-static int64_t least_pages(struct halo_load *load)
+/* The least pool that does. */
+static int64_t least_pages(const struct halo_load *load)
 {
-    const struct halo_plan *plan = &load->instance->model->plan;
-    if (load->wish.kv_tokens == 0)
-        return halo_kv_pages_for(plan->n_context);
-    if (load->wish.kv_tokens >= plan->n_context)
-        return halo_kv_pages_for(load->wish.kv_tokens);
-    halo_fault_set(&load->fault, HALO_FAULT_BAD_REQUEST, "kv_tokens %llu is less than the context of %u",
-                   (unsigned long long)load->wish.kv_tokens, plan->n_context);
-    return -1;
+    uint64_t wish = load->wish.kv_tokens;
+    return halo_kv_pages_for(wish > 0 ? wish : load->instance->model->plan.n_context);
 }
 
 /* ---- streamed weights ---- */
@@ -172,14 +166,14 @@ static void remark(struct halo_load *load, const struct halo_settled *settled)
                          (unsigned long long)(checkpoints->n_wanted * checkpoints->slot_bytes));
 }
 
-static int check_ops(struct halo_load *load, const struct halo_device_ops *ops, const struct halo_device *device)
+int halo_load_check_ops(const struct halo_plan *plan, const struct halo_device_ops *ops,
+                        const struct halo_device *device, struct halo_fault *fault)
 {
     char reason[HALO_DEVICE_REASON] = "";
-    const struct halo_plan *plan = &load->instance->model->plan;
     for (uint32_t i = 0; i < plan->n_ops; i++)
         if (ops->supports(device, plan, i, reason) < 0)
-            return halo_fault_set(&load->fault, HALO_FAULT_UNSUPPORTED, "the %s device cannot run op %u: %s", ops->name,
-                                  i, reason);
+            return halo_fault_set(fault, HALO_FAULT_UNSUPPORTED, "the %s device cannot run op %u: %s", ops->name, i,
+                                  reason);
     return 0;
 }
 
@@ -269,15 +263,13 @@ int halo_load_create(struct halo_load *load, const struct halo_device_ops *ops, 
     const struct halo_plan *plan = &load->instance->model->plan;
     struct halo_budget budget;
     int64_t least = least_pages(load);
-    if (least < 0)
-        return -EINVAL;
     enum halo_tiers tiers = load->wish.tiers;
     bool is_large = !is_streamed(load) && tiers != HALO_TIERS_MEMORY && is_too_large(load, ops, device, room, least);
     if (tiers == HALO_TIERS_STREAM || is_large)
         stream_experts(load, ops);
     if (load->streams_layers || (is_large && !is_streamed(load))) /* with the room that there is now */
         stream_layers(load, ops, device, room, least);
-    int r = check_ops(load, ops, device);
+    int r = halo_load_check_ops(plan, ops, device, &load->fault);
     if (r < 0)
         return r;
     load->room_bytes = within_wish(load, room->bytes);

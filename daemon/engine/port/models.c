@@ -312,9 +312,8 @@ static void load_again(struct halo_port *port, struct halo_job *job, struct halo
     }
 }
 
-static bool device_matches(struct halo_port *port, struct halo_job *job)
+bool halo_port_has_device(struct halo_port *port, struct halo_job *job, enum halo_wire_device wish)
 {
-    enum halo_wire_device wish = job->msg.load.params.device;
     const char *word = halo_word_name_wire_device(wish);
     if (wish == HALO_WIRE_DEVICE_AUTO || strcmp(word, halo_device_thread_name(&port->device)) == 0)
         return true;
@@ -359,7 +358,7 @@ void halo_port_load(struct halo_port *port, struct halo_job *job)
                       (int)HALO_WIRE_TIERS_MEMORY == (int)HALO_TIERS_MEMORY &&
                       (int)HALO_WIRE_TIERS_STREAM == (int)HALO_TIERS_STREAM,
                   "the words and the ways have one order");
-    if (!device_matches(port, job))
+    if (!halo_port_has_device(port, job, job->msg.load.params.device))
         return;
     struct halo_str name = job->msg.load.model;
     struct halo_instance *instance = halo_port_instance_named(port, name);

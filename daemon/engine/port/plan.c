@@ -25,6 +25,8 @@ void halo_port_plan(struct halo_port *port, struct halo_job *job)
         halo_job_end_error(port, job, HALO_ERROR_BAD_REQUEST, "give exactly one of `model` and `path`");
         return;
     }
+    if (!halo_port_has_device(port, job, params->device))
+        return;
     struct halo_forecast *forecast = job->forecast = calloc(1, sizeof(*forecast));
     if (forecast)
         forecast->file = strdup(msg->has_path ? msg->path.at : msg->model.at);

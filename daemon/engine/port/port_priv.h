@@ -197,6 +197,8 @@ void halo_port_save_next(struct halo_port *port); /* unless one is under way: a 
 bool halo_port_hold_model(struct halo_port *port, struct halo_job *job, struct halo_str name);
 void halo_port_lookup_done(struct halo_port *port, struct halo_lookup *lookup);
 void halo_port_load(struct halo_port *port, struct halo_job *job);
+/* Whether this is the engine's device; else the job has ended with UNSUPPORTED. */
+bool halo_port_has_device(struct halo_port *port, struct halo_job *job, enum halo_wire_device wish);
 void halo_port_unload(struct halo_port *port, struct halo_job *job);
 void halo_port_load_progress(struct halo_port *port, struct halo_load *load);
 /* The stages MATCH and DONE; DONE frees the load. */

@@ -85,7 +85,10 @@ static void fake_describe(const struct halo_device *device, struct halo_device_i
 
 static int fake_supports(const struct halo_device *device, const struct halo_plan *plan, uint32_t index, char *reason)
 {
-    return 0;
+    if (!fake_control || !fake_control->lacks_q4 || plan->kv[0].type != HALO_KV_Q4)
+        return 0;
+    snprintf(reason, HALO_DEVICE_REASON, "no q4");
+    return -ENOTSUP;
 }
 
 static void fake_estimate(const struct halo_device *device, const struct halo_plan *plan, uint64_t *ret_weights,

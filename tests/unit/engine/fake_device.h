@@ -48,7 +48,8 @@ struct fake_control {
                                    * not all distinct, yet no shorter cycle) */
     uint32_t batch_rows, scratch_row_bytes; /* rows that it wants in a batch; scratch that each of them takes */
     bool not_invariant;
-    bool coarse; /* logits are few different numbers, zeros of both signs among them */
+    bool lacks_q4; /* supports() refuses plans with such a cache */
+    bool coarse;   /* logits are few different numbers, zeros of both signs among them */
 };
 
 extern struct fake_control *fake_control; /* set before use; shared memory when the engine runs in a child */

@@ -231,6 +231,37 @@ static void a_refusal_says_what_helps(void **state)
     child_budget_bytes = 0;
 }
 
+static void lacking_q4(struct fake_control *control)
+{
+    control->lacks_q4 = true;
+}
+
+/* `plan` answers what a load with the same parameters would: the same sizes, or the same refusal. */
+static void a_plan_is_what_a_load_does(void **state)
+{
+    static const char *const params[] = {"\"context\":100",   "\"context\":1",      "\"context\":65,\"kv_tokens\":67",
+                                         "\"kv_tokens\":100", "\"device\":\"hip\"", "\"kv\":\"q4\""};
+    struct child c;
+    next_id = 0;
+    child_start(&c, true, lacking_q4);
+    for (size_t i = 0; i < sizeof(params) / sizeof(params[0]); i++) {
+        child_send(&c, "{\"type\":\"plan\",\"id\":%lld,\"model\":\"%s/m0.gguf\",\"params\":{%s}}", (long long)++next_id,
+                   dir, params[i]);
+        const struct child_request *plan = child_wait(&c, next_id);
+        const struct child_request *load = child_wait(&c, send_load(&c, 0, params[i]));
+        assert_int_equal(plan->error, load->error);
+        if (i >= 3) {
+            assert_true(load->error == HALO_ERROR_BAD_REQUEST || load->error == HALO_ERROR_UNSUPPORTED);
+            assert_string_equal(plan->message, load->message);
+            continue;
+        }
+        assert_int_equal(child_number(plan, "kv_tokens"), child_number(load, "kv_tokens"));
+        assert_int_equal(child_number(plan, "kv_bytes"), child_number(load, "kv_bytes"));
+        assert_int_equal(ask(&c, "unload", 0, "")->terminal, HALO_EV_UNLOADED);
+    }
+    assert_int_equal(child_end(&c), 0);
+}
+
 /* The numbers that it names do. */
 static void what_a_refusal_advises_works(void **state)
 {
@@ -414,6 +445,7 @@ int main(void)
         cmocka_unit_test(the_budget_follows_what_is_free),
         cmocka_unit_test(places_are_made_too),
         cmocka_unit_test(a_refusal_says_what_helps),
+        cmocka_unit_test(a_plan_is_what_a_load_does),
         cmocka_unit_test(what_a_refusal_advises_works),
     };
     return cmocka_run_group_tests(tests, start, finish);

@@ -147,6 +147,15 @@ static void params(void **state)
     assert_int_equal(model->plan.max_outputs, 8); /* never more than rows */
     halo_model_destroy(model);
 
+    params.kv_tokens = 0;
+    assert_int_equal(halo_toy_open(toy, &params, &model, &fault), 0);
+    assert_int_equal(model->plan.kv[0].n_pages, 4 * 4); /* no page is shared by two sequences of 100 tokens */
+    halo_model_destroy(model);
+
+    params.kv_tokens = 99;
+    assert_true(halo_toy_open(toy, &params, &model, &fault) < 0);
+    assert_int_equal(fault.code, HALO_FAULT_BAD_REQUEST);
+    assert_string_equal(fault.text, "kv_tokens 99 is less than the context of 100");
     params.context = 257;
     assert_true(halo_toy_open(toy, &params, &model, &fault) < 0);
     assert_int_equal(fault.code, HALO_FAULT_BAD_REQUEST);

@@ -135,6 +135,10 @@ void halo_load_go(struct halo_load *load, enum halo_load_stage stage);
 /* The io thread: reads the directory of instance->path and builds the plan. On failure load->fault is set. */
 void halo_load_parse(struct halo_load *load);
 
+/* The device thread: 0, or UNSUPPORTED with the first op that the device cannot run. */
+int halo_load_check_ops(const struct halo_plan *plan, const struct halo_device_ops *ops,
+                        const struct halo_device *device, struct halo_fault *fault);
+
 #define HALO_LOAD_E_ROOM 1 /* outcome: need_bytes are more than room_bytes, and the port was not asked yet */
 
 /* The device thread: settles what is resident and the size of the KV pool by what there is room for, and takes the
