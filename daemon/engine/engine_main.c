@@ -154,7 +154,7 @@ static int take_option(struct options *o, int option)
         return -1;
     case OPT_MODEL_DIR:
         if (o->engine.n_model_dirs == MAX_MODEL_DIRS)
-            return refuse("too many model directories, the first too many is", optarg);
+            return refuse("too many folders of models, the first too many is", optarg);
         o->model_dirs[o->engine.n_model_dirs++] = optarg;
         return -1;
     case OPT_MODELS_ONLY: o->engine.models_only = true; return -1;

@@ -109,11 +109,9 @@ static void nextn_remark(struct halo_model *model)
 
 static void sizes_count(struct halo_model *model)
 {
-    for (uint32_t i = 0; i < model->plan.n_weights; i++) {
-        const struct halo_weight *weight = &model->plan.weights[i];
-        model->n_params += (uint64_t)weight->n_cols * weight->n_rows * weight->n_experts;
-        model->weights_bytes += weight->n_bytes;
-    }
+    model->n_params = halo_model_count_params(model->gguf);
+    for (uint32_t i = 0; i < model->plan.n_weights; i++)
+        model->weights_bytes += model->plan.weights[i].n_bytes;
 }
 
 int halo_model_create(struct halo_model **ret, const char *path, const struct halo_model_params *params,

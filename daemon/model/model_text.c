@@ -67,3 +67,16 @@ void halo_model_quant(const struct halo_gguf *gguf, char *ret, size_t n)
     }
     snprintf(ret, n, "%s", name);
 }
+
+uint64_t halo_model_count_params(const struct halo_gguf *gguf)
+{
+    uint64_t sum = 0;
+    for (uint64_t i = 0; i < halo_gguf_n_tensors(gguf); i++) {
+        const struct halo_gguf_tensor *tensor = halo_gguf_tensor(gguf, i);
+        uint64_t n = 1;
+        for (uint32_t d = 0; d < tensor->n_dims; d++)
+            n *= tensor->dims[d];
+        sum += n;
+    }
+    return sum;
+}

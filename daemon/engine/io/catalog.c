@@ -33,19 +33,6 @@ struct halo_catalog_cache {
     struct model_file *files;
 };
 
-static void count_params(const struct halo_gguf *gguf, struct model_file *file)
-{
-    for (uint64_t i = 0; i < halo_gguf_n_tensors(gguf); i++) {
-        const struct halo_gguf_tensor *tensor = halo_gguf_tensor(gguf, i);
-        uint64_t n = 1;
-        for (uint32_t d = 0; d < tensor->n_dims; d++)
-            n *= tensor->dims[d];
-        file->n_params += n;
-    }
-    if (halo_gguf_n_tensors(gguf) > 0)
-        halo_model_quant(gguf, file->quant, sizeof(file->quant));
-}
-
 /* A length that no load would take is named, not passed on: it may not even fit into the answer. */
 static void take_context(const struct halo_gguf *gguf, struct model_file *file)
 {
@@ -65,7 +52,9 @@ static void describe_directory(const struct halo_gguf *gguf, struct model_file *
 {
     struct halo_span arch = {0};
     file->bytes = halo_gguf_total_bytes(gguf);
-    count_params(gguf, file);
+    file->n_params = halo_model_count_params(gguf);
+    if (halo_gguf_n_tensors(gguf) > 0)
+        halo_model_quant(gguf, file->quant, sizeof(file->quant));
     if (halo_gguf_get_string(gguf, "general.architecture", &arch, NULL) != 0)
         return;
     halo_text_sanitize(arch.bytes, arch.n < sizeof(file->arch) / 3 ? arch.n : sizeof(file->arch) / 3 - 1, file->arch);
@@ -222,22 +211,29 @@ static int by_name(const void *a, const void *b)
     return order ? order : strcmp(left->path, right->path);
 }
 
-/* Of files with one name each is called by its path; of one that lies in several folders, by links, one row remains. */
+static bool has_file(const struct halo_catalog_entry *entries, size_t n, const struct halo_file_id *id)
+{
+    for (size_t i = 0; i < n; i++)
+        if (halo_file_id_is_same(&entries[i].id, id))
+            return true;
+    return false;
+}
+
+/* Of files with one name each is called by its path; of one that lies in several folders, by links or because a folder
+ * was given twice, one row remains. */
 static void tell_apart(struct halo_catalog *catalog)
 {
     size_t n = 0;
-    for (size_t first = 0, end; first < catalog->n; first = end) {
-        struct halo_catalog_entry *group = &catalog->entries[first];
-        bool different = false;
-        for (end = first + 1; end < catalog->n && strcmp(catalog->entries[end].name, group->name) == 0; end++)
-            different |= !halo_file_id_is_same(&catalog->entries[end].id, &group->id);
-        size_t n_rows = different ? end - first : 1;
-        for (size_t i = 0; i < n_rows; i++) {
-            catalog->entries[n] = group[i];
-            if (different)
-                catalog->entries[n].name = group[i].path;
-            n++;
-        }
+    for (size_t first = 0, next = 0; first < catalog->n; first = next) {
+        struct halo_catalog_entry *rows = &catalog->entries[n];
+        const char *name = catalog->entries[first].name;
+        size_t n_rows = 0;
+        for (; next < catalog->n && strcmp(catalog->entries[next].name, name) == 0; next++)
+            if (!has_file(rows, n_rows, &catalog->entries[next].id))
+                rows[n_rows++] = catalog->entries[next];
+        for (size_t i = 0; n_rows > 1 && i < n_rows; i++)
+            rows[i].name = rows[i].path;
+        n += n_rows;
     }
     catalog->n = n;
 }

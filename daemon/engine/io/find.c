@@ -36,13 +36,13 @@ static int check_permission(const struct halo_io_config *config, const char *pat
     return !denied ? 0
                    : halo_fault_set(fault, HALO_FAULT_LOAD_FAILED,
                                     "%.100s: permission denied; the file's mode forbids it, or it lies outside the "
-                                    "model directories (halod.conf: any_path)",
+                                    "folders of models (halod.conf: any_path)",
                                     path);
 }
 
 /* ---- paths ---- */
 
-static int find_path(struct halo_io_thread *io, const char *path, struct halo_io_file *ret, struct halo_fault *fault)
+int halo_io_find_path(struct halo_io_thread *io, const char *path, struct halo_io_file *ret, struct halo_fault *fault)
 {
     char folder[HALO_MODEL_PATH_BYTES] = "";
     if (path[0] != '/' && !io->config.own_paths)
@@ -63,6 +63,8 @@ static int find_path(struct halo_io_thread *io, const char *path, struct halo_io
     }
     if (r == -ENOENT || r == -ENOTDIR)
         return halo_fault_errno(fault, HALO_FAULT_NOT_FOUND, r, "%.150s", ret->path);
+    if (r == -EISDIR) /* a folder, a device, a pipe */
+        return halo_fault_set(fault, HALO_FAULT_LOAD_FAILED, "%.150s is not a regular file", ret->path);
     return r < 0 ? halo_fault_errno(fault, HALO_FAULT_LOAD_FAILED, r, "%.150s", ret->path) : 0;
 }
 
@@ -140,7 +142,7 @@ int halo_io_find(struct halo_io_thread *io, const char *name, struct halo_io_fil
     const struct halo_io_config *config = &io->config;
     struct choices choices = {.file = ret};
     if (strchr(name, '/'))
-        return find_path(io, name, ret, fault);
+        return halo_io_find_path(io, name, ret, fault);
     for (size_t i = 0; i < config->n_model_dirs; i++) {
         halo_phase_set(&io->phase, HALO_ACTIVITY_FILE, "looking for %s in folder %s", name, config->model_dirs[i]);
         find_in(&choices, config->model_dirs[i], name);
@@ -153,11 +155,11 @@ int halo_io_find(struct halo_io_thread *io, const char *name, struct halo_io_fil
     if (choices.n == 1)
         return check_permission(config, ret->path, fault);
     if (config->own_paths && access(name, F_OK) == 0)
-        return find_path(io, name, ret, fault);
+        return halo_io_find_path(io, name, ret, fault);
     return halo_fault_set(fault, HALO_FAULT_NOT_FOUND, "no model file %.100s(.gguf) in %s%.80s", name,
                           config->n_model_dirs == 1   ? ""
-                          : config->n_model_dirs == 0 ? "any directory: none is configured"
-                                                      : "any of the model directories, the first of which is ",
+                          : config->n_model_dirs == 0 ? "any folder: none is configured"
+                                                      : "any of the folders of models, the first of which is ",
                           config->n_model_dirs > 0 ? config->model_dirs[0] : "");
 }
 

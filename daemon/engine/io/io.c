@@ -27,14 +27,14 @@ static int open_model(struct halo_forecast *forecast, const char *path)
 static void open_forecast(struct halo_io_thread *io, struct halo_forecast *forecast)
 {
     struct halo_io_file file;
-    const char *path = forecast->is_path ? forecast->file : file.path;
-    int r = forecast->is_path ? 0 : halo_io_find(io, forecast->file, &file, &forecast->fault);
+    int r = forecast->is_path ? halo_io_find_path(io, forecast->file, &file, &forecast->fault)
+                              : halo_io_find(io, forecast->file, &file, &forecast->fault);
     if (r == 0) {
-        halo_phase_set(&io->phase, HALO_ACTIVITY_FILE, "reading the directory of %s", path);
-        r = open_model(forecast, path);
+        halo_phase_set(&io->phase, HALO_ACTIVITY_FILE, "reading the directory of %s", file.path);
+        r = open_model(forecast, file.path);
     }
     if (r == 0)
-        halo_io_stored_profile(io, forecast->model->gguf, path, &forecast->here, &forecast->stored,
+        halo_io_stored_profile(io, forecast->model->gguf, file.path, &forecast->here, &forecast->stored,
                                &forecast->stored_fault);
     if (r < 0)
         halo_note_post(io->port, &forecast->note, HALO_NOTE_FORECAST_DONE);

@@ -63,6 +63,8 @@ struct halo_io_file {
 /* find.c: the file that a name or path means. NOT_FOUND (says where it looked), BAD_REQUEST (several files have the
  * name, or a relative path), LOAD_FAILED (permissions). */
 int halo_io_find(struct halo_io_thread *io, const char *name, struct halo_io_file *ret, struct halo_fault *fault);
+/* The same for what is a path even without a slash. */
+int halo_io_find_path(struct halo_io_thread *io, const char *path, struct halo_io_file *ret, struct halo_fault *fault);
 void halo_io_look_up(struct halo_io_thread *io, struct halo_lookup *lookup);
 
 /* catalog.c */

@@ -123,6 +123,16 @@ static void expect_row(const struct child_request *request, const char *path, co
         fail_msg("%s lacks %s: %s", path, says, row);
 }
 
+static size_t count(const char *text, const char *word)
+{
+    size_t n = 0;
+    while ((text = strstr(text, word))) {
+        text += strlen(word);
+        n++;
+    }
+    return n;
+}
+
 /* ---- which model answers ---- */
 
 static void a_namesake_never_answers(void **state)
@@ -145,6 +155,9 @@ static void a_namesake_never_answers(void **state)
     assert_int_equal(generate(&c, "model")->terminal, HALO_EV_DONE);
     expect_error(generate(&c, "/b/model.gguf"), HALO_ERROR_NOT_FOUND, "is not loaded");
     expect_error(generate(&c, "b/model.gguf"), HALO_ERROR_BAD_REQUEST, "send an absolute path");
+    expect_error(ask(&c, "load", "/b", SMALL), HALO_ERROR_LOAD_FAILED, "/b is not a regular file");
+    child_send(&c, "{\"type\":\"plan\",\"id\":901,\"path\":\"model.gguf\"}"); /* a path, though it has no slash */
+    expect_error(child_wait(&c, 901), HALO_ERROR_BAD_REQUEST, "send an absolute path");
     assert_int_equal(child_end(&c), 0);
 }
 
@@ -157,7 +170,11 @@ static void a_name_of_several_files_is_none(void **state)
              dir, dir);
     expect_error(ask(&c, "load", "model", SMALL), HALO_ERROR_BAD_REQUEST, both);
     expect_error(generate(&c, "model"), HALO_ERROR_BAD_REQUEST, both);
+    assert_int_equal(child_end(&c), 0);
+    begin(&c, "aba"); /* a folder that is given twice has no more files */
+    expect_error(ask(&c, "load", "model", SMALL), HALO_ERROR_BAD_REQUEST, both);
     const struct child_request *list = models(&c);
+    assert_int_equal(count(list->last, "\"path\":"), 3);
     for (int i = 0; i < 2; i++) {
         char path[32], name[4200];
         snprintf(path, sizeof(path), "/%c/model.gguf", "ab"[i]);

@@ -184,6 +184,7 @@ static void layers_left_out_of(const char *family)
     struct halo_toy *toy = halo_toy_create(family);
     struct halo_model *model = halo_toy_accepted(toy);
     uint32_t n_weights = model->plan.n_weights, n_layers = model->plan.kv[0].n_layers;
+    uint64_t n_params = model->n_params;
 
     assert_int_equal(model->remarks.n, 0);
     halo_model_destroy(model);
@@ -193,6 +194,7 @@ static void layers_left_out_of(const char *family)
     halo_toy_add(toy, "blk.2.nextn.eh_proj.weight", HALO_TYPE_F32, 64, 32, 0);
     model = halo_toy_accepted(toy);
     assert_int_equal(model->plan.n_weights, n_weights);
+    assert_int_equal(model->n_params, n_params + 2 * 32 * 64); /* those of the file, as `models` counts them */
     assert_int_equal(model->plan.kv[0].n_layers, n_layers);
     assert_int_equal(model->remarks.n, 1);
     assert_string_equal(model->remarks.text[0], "layer 2 predicts a further token (nextn) and is left out");

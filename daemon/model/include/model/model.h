@@ -104,7 +104,7 @@ struct halo_model {
     const char *arch;       /* "qwen3" */
     char name[128];         /* general.name or the file's stem */
     char quant[32];         /* "Q4_K_M" by general.file_type, else the most frequent type */
-    uint64_t n_params;
+    uint64_t n_params;      /* of the file, those that the plan leaves out included */
     uint64_t weights_bytes; /* in the file */
     struct halo_hparams hparams;
     struct halo_plan plan;
@@ -123,6 +123,9 @@ void halo_model_destroy(struct halo_model *model);
 /* How a file is quantized, for people: the mixture that general.file_type names ("Q4_K_M"), else the type that most
  * bytes of its tensors have. From the directory alone. */
 void halo_model_quant(const struct halo_gguf *gguf, char *ret, size_t n);
+
+/* Numbers in all tensors of a file. From the directory alone. */
+uint64_t halo_model_count_params(const struct halo_gguf *gguf);
 
 /* Prints the plan as text, one op a line, for tests and `plan`. Returns bytes needed like snprintf. */
 int halo_plan_print(const struct halo_plan *plan, char *buffer, size_t n);
