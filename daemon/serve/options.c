@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <getopt.h>
+#include <stdio.h>
 
 const char halo_options_help[] =
     "usage: halod [options]\n"
@@ -13,7 +14,7 @@ const char halo_options_help[] =
     "  --socket PATH        where to listen; else /run/halod/halod.sock (root), $XDG_RUNTIME_DIR/halod/halod.sock\n"
     "  --model-dir DIR      directory of GGUF files, repeatable; else /var/lib/halod/models (root),\n"
     "                       $XDG_DATA_HOME/halod/models\n"
-    "  --state-dir DIR      where the daemon keeps what should outlive it\n"
+    "  --state-dir DIR      folder for what outlives the daemon: cached prefixes and profiles\n"
     "  --device KIND        auto, cpu or hip\n"
     "  --engine PATH        the engine program; else halod-engine beside halod\n"
     "  --hip-lib PATH       the HIP runtime library\n"
@@ -21,7 +22,7 @@ const char halo_options_help[] =
     "  --version            print the version\n"
     "  --help               print this\n"
     "\n"
-    "Exit status: 0 after SIGTERM or SIGINT, 1 failure, 2 wrong usage, 128+N killed by a second signal N.\n";
+    "Exit status: 0 after SIGTERM, SIGINT or SIGHUP, 1 failure, 2 wrong usage, 128+N killed by a second signal N.\n";
 
 enum flag {
     FLAG_CONFIG = 256,
@@ -84,15 +85,18 @@ int halo_options_parse(struct halo_options *ret_options, int argc, char **argv, 
     optind = 0; /* getopt starts afresh: tests parse more than one line */
     opterr = 0;
     for (;;) {
-        int flag = getopt_long(argc, argv, ":", flags, NULL);
+        int index = 0, flag = getopt_long(argc, argv, ":", flags, &index);
         if (flag == -1)
             break;
         if (flag == ':')
             return usage(fault, "no value for", argv[optind - 1]);
         if (flag == '?')
             return usage(fault, "unknown option", argv[optind - 1]);
-        if (optarg && *optarg == '\0')
-            return usage(fault, "empty value for", argv[optind - 1]);
+        if (optarg && *optarg == '\0') {
+            char name[32];
+            snprintf(name, sizeof(name), "--%s", flags[index].name);
+            return usage(fault, "empty value for", name);
+        }
         int r = take(ret_options, flag, optarg, fault);
         if (r != 0)
             return r;

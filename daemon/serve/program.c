@@ -14,6 +14,7 @@
 
 #include <base/folder.h>
 #include <base/log.h>
+#include <listen/listen.h>
 
 #include <serve/config.h>
 #include <serve/daemon.h>
@@ -26,6 +27,8 @@
 #define N_SIGNALS 3
 
 static const int end_signals[N_SIGNALS] = {SIGTERM, SIGINT, SIGHUP};
+
+static_assert(HALO_CONFIG_SOCKET_BYTES == HALO_LISTEN_PATH_BYTES, "both are the length of sun_path");
 
 static int settings(struct halo_config *config, const struct halo_options *options, struct halo_fault *fault)
 {

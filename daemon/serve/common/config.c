@@ -21,8 +21,8 @@ enum key_kind { KEY_STRING, KEY_PATH, KEY_DIR, KEY_DEVICE, KEY_LEVEL, KEY_BOOL, 
 struct key {
     const char *section, *name;
     enum key_kind kind;
-    size_t offset; /* into struct halo_config */
-    int64_t min, max, value;
+    size_t offset;           /* into struct halo_config */
+    int64_t min, max, value; /* of a path: its bytes, where max is not 0 */
 };
 
 #define FIELD(member) offsetof(struct halo_config, member)
@@ -35,7 +35,7 @@ struct key {
 #define GIB (1ll << 30)
 
 static const struct key keys[] = {
-    {"daemon", "socket", KEY_PATH, FIELD(socket_path)},
+    {"daemon", "socket", KEY_PATH, FIELD(socket_path), 1, HALO_CONFIG_SOCKET_BYTES},
     {"daemon", "state_dir", KEY_PATH, FIELD(state_dir)},
     {"daemon", "admin_group", KEY_STRING, FIELD(admin_group)},
     {"daemon", "log_level", KEY_LEVEL, FIELD(log_level)},
@@ -245,6 +245,9 @@ static int set_path(struct halo_config *config, const struct key *key, const cha
     int r = read_path(key, text, path, fault);
     if (r < 0)
         return r;
+    if (key->max > 0 && strlen(path) > (size_t)key->max)
+        return halo_fault_set(fault, HALO_FAULT_BAD_REQUEST, "%s: the path has %zu bytes, at most %lld are allowed",
+                              key->name, strlen(path), (long long)key->max);
     if (key->kind == KEY_PATH)
         return halo_config_set_string(slot_of(config, key), path);
     r = halo_config_add_model_dir(config, path);
@@ -296,6 +299,8 @@ int halo_config_set(struct halo_config *config, const char *section, const char 
         if (strcmp(keys[i].name, key) == 0)
             return set_key(config, &keys[i], value, fault);
     }
+    if (*section == '\0')
+        return halo_fault_set(fault, HALO_FAULT_BAD_REQUEST, "'%.64s' stands before the first [section]", key);
     if (!known_section)
         return halo_fault_set(fault, HALO_FAULT_BAD_REQUEST, "unknown section [%.64s]", section);
     return halo_fault_set(fault, HALO_FAULT_BAD_REQUEST, "unknown key '%.64s' in section [%s]", key, section);
@@ -308,6 +313,7 @@ struct reading {
     int line; /* number of the line that libinih has now */
     int error;
     int fault_line;
+    int read_errno; /* 0: the end of the file */
 };
 
 static void note_fault(struct reading *reading, int error)
@@ -327,6 +333,7 @@ static char *next_line(char *buffer, int room, void *ud)
         return NULL;
     ssize_t n = getline(&line, &cap, reading->file);
     if (n < 0) {
+        reading->read_errno = ferror(reading->file) ? errno : 0;
         free(line);
         return NULL;
     }
@@ -363,13 +370,13 @@ int halo_config_read(struct halo_config *config, const char *path, struct halo_f
     if (!reading.file)
         return halo_fault_errno(fault, HALO_FAULT_NOT_FOUND, -errno, "cannot open %s", path);
     int bad_line = ini_parse_stream(next_line, &reading, take_key, &reading);
-    if (reading.error == 0 && ferror(reading.file))
-        note_fault(&reading, halo_fault_set(fault, HALO_FAULT_BAD_REQUEST, "cannot be read"));
+    fclose(reading.file);
+    if (reading.error == 0 && reading.read_errno != 0)
+        return halo_fault_errno(fault, HALO_FAULT_NOT_FOUND, -reading.read_errno, "cannot read %s", path);
     if (reading.error == 0 && bad_line > 0) {
         reading.line = bad_line;
         note_fault(&reading, halo_fault_set(fault, HALO_FAULT_BAD_REQUEST, "neither 'key = value' nor '[section]'"));
     }
-    fclose(reading.file);
     if (reading.error != 0)
         halo_fault_prefix(fault, "%s:%d", path, reading.fault_line);
     return reading.error;

@@ -63,7 +63,8 @@ static void refuses(void **state)
     } cases[] = {
         {"[daemon]\nsockt = /x\n", ":2: unknown key 'sockt' in section [daemon]"},
         {"\n\n[demon]\nsocket = /x\n", ":4: unknown section [demon]"},
-        {"socket = /x\n", ":1: unknown section []"},
+        {"socket = /x\n", ":1: 'socket' stands before the first [section]"},
+        {"[daemon\ndrain_ms = 5\n", ":2: 'drain_ms' stands before the first [section]"},
         {"[engine]\ndevice = gpu\n", ":2: device: 'gpu' is not one of"},
         {"[engine]\nthreads = many\n", ":2: threads: 'many' is not a whole number"},
         {"[engine]\nthreads = 3x\n", ":2: threads: '3x'"},
@@ -73,6 +74,9 @@ static void refuses(void **state)
         {"[defaults]\nnormalize = maybe\n", ":2: normalize: 'maybe' is neither"},
         {"[daemon]\nlog_level = loud\n", ":2: log_level: 'loud'"},
         {"[daemon]\nsocket =\n", ":2: socket: has no value"},
+        {"[daemon]\nsocket = /234567890123456789012345678901234567890123456789012345678901234567890123456789"
+         "012345678901234567890123456789\n",
+         ":2: socket: the path has 109 bytes, at most 107 are allowed"},
         {"[daemon]\nwhat is this\n", ":2: neither"},
         {"[daemon\n", ":1: neither"},
         {"[daemon]\nsocket = /x\n    /y\n", ":3: neither"}, /* an indented line continues nothing */
@@ -173,6 +177,8 @@ static void refuses_odd_lines(void **state)
     assert_int_equal(halo_config_init(&config), 0);
     assert_int_equal(halo_config_read(&config, "/nonexistent/halod.conf", &fault), -ENOENT);
     assert_non_null(strstr(fault.text, "/nonexistent/halod.conf"));
+    assert_int_equal(halo_config_read(&config, "/", &fault), -EISDIR);
+    assert_string_equal(fault.text, "cannot read /: Is a directory");
     halo_config_finish(&config);
 }
 
@@ -280,6 +286,11 @@ static void refuses_flags(void **state)
         assert_int_equal(halo_options_parse(&options, 2, (char **)lines[i], &fault), HALO_OPTIONS_E_USAGE);
         assert_true(strlen(fault.text) > 10);
     }
+    static const char *const empty[] = {"halod", "--device", "cpu", "--model-dir", "", NULL};
+    struct halo_options options;
+    struct halo_fault fault = {0};
+    assert_int_equal(halo_options_parse(&options, 5, (char **)empty, &fault), HALO_OPTIONS_E_USAGE);
+    assert_string_equal(fault.text, "empty value for '--model-dir' (halod --help lists the options)");
 }
 
 /* The sample file: what it has commented out are keys that exist, with the defaults. */

@@ -14,7 +14,8 @@
 #include <base/fault.h>
 #include <base/log.h>
 
-#define HALO_CONFIG_MODEL_DIRS 64 /* what the engine takes */
+#define HALO_CONFIG_MODEL_DIRS 64    /* what the engine takes */
+#define HALO_CONFIG_SOCKET_BYTES 107 /* what a socket's address holds beside its NUL */
 
 struct halo_config {
     char *socket_path; /* NULL: the default place */
