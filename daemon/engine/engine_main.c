@@ -139,6 +139,19 @@ static const struct option long_options[] = {
     {NULL, 0, NULL, 0},
 };
 
+/* Answers name files by paths, and those of a folder that only this process knows would be of no use. NULL: too long, or
+ * no memory. */
+static char *absolute_path(const char *dir)
+{
+    char folder[PATH_MAX], *path = NULL;
+    if (dir[0] == '/')
+        return strdup(dir);
+    while (strncmp(dir, "./", 2) == 0)
+        dir += 2;
+    bool fails = !getcwd(folder, sizeof(folder)) || asprintf(&path, "%s/%s", folder, dir) < 0;
+    return fails ? NULL : path;
+}
+
 /* -1: go on; otherwise the exit status. */
 static int take_option(struct options *o, int option)
 {
@@ -155,7 +168,9 @@ static int take_option(struct options *o, int option)
     case OPT_MODEL_DIR:
         if (o->engine.n_model_dirs == MAX_MODEL_DIRS)
             return refuse("too many folders of models, the first too many is", optarg);
-        o->model_dirs[o->engine.n_model_dirs++] = optarg;
+        if (!(o->model_dirs[o->engine.n_model_dirs] = absolute_path(optarg)))
+            return refuse("no absolute path leads to the folder of models", optarg);
+        o->engine.n_model_dirs++;
         return -1;
     case OPT_MODELS_ONLY: o->engine.models_only = true; return -1;
     case OPT_NO_SANDBOX: o->no_sandbox = true; return -1;

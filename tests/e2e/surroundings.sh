@@ -50,6 +50,19 @@ unload | grep -q prefixes_not_saved && fail 'an unload still tries to save'
 grep -q 'cached prefixes and profiles are not saved: the state folder /proc/none/state cannot be made: ' "$run/log" || fail 'the log does not name the folder'
 stop
 
+# Folders that halod was started with may be relative; the paths of answers are not, so that requests can name them.
+mkdir "$run/a/x" "$run/a/y"
+cp "$models/$model.gguf" "$run/a/x"
+cp "$models/$model.gguf" "$run/a/y"
+new_log
+start env -C "$run" "$(realpath "$halod")" --socket "$HALO_SOCKET" --device cpu --engine "$(realpath "$engine")" --model-dir a/x --model-dir ./a/y \
+    --model-dir '~/z' 2>>"$run/log"
+"$ctl" --json models | grep -qF "\"name\":\"$run/a/y/$model.gguf\"" || fail "models does not name a file by its whole path: $("$ctl" --json models)"
+"$ctl" --json load "$run/a/y/$model.gguf" >"$run/loaded" || fail "the path that models names cannot be loaded"
+grep -qF "\"path\":\"$run/a/y/$model.gguf\"" "$run/loaded" || fail "loaded names another path: $(cat "$run/loaded")"
+grep -q "$run/~/z cannot be read: .*; ~ is not expanded here" "$run/log" || fail "the log does not say that ~ is not expanded"
+stop
+
 # A user without a home. (Root has the places of the service.)
 new_log
 mkdir -m 777 "$run/open"

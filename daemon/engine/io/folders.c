@@ -12,9 +12,9 @@
 /* What somebody wrote into a configuration that is none of a shell's. */
 static const char *hint(const char *path)
 {
-    if (path[0] == '~')
+    if (strstr(path, "/~"))
         return "; ~ is not expanded here, write the whole path";
-    if (path[0] == '"' || path[0] == '\'')
+    if (strstr(path, "/\"") || strstr(path, "/'"))
         return "; quotes are part of the name here";
     if (strstr(path, " #") || strstr(path, " ;"))
         return "; what follows a path is part of it, a comment has a line of its own";
