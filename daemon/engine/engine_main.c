@@ -139,8 +139,8 @@ static const struct option long_options[] = {
     {NULL, 0, NULL, 0},
 };
 
-/* Answers name files by paths, and those of a folder that only this process knows would be of no use. NULL: too long, or
- * no memory. */
+/* Answers name files by paths, which are of no use to others when they begin in this process's folder. NULL: too long,
+ * or no memory. */
 static char *absolute_path(const char *dir)
 {
     char folder[PATH_MAX], *path = NULL;

@@ -12,6 +12,13 @@ deb=$("$root/scripts/make-deb" "$build" -o "$work" -v 1.2.3~test)
 
 status=0
 fail() { echo "FAILED: $*"; status=1; }
+"$root/scripts/make-deb" "$work" 2>"$work/said" && fail "a folder without a build was packed"
+grep -qF "make-deb: $work is not a build folder" "$work/said" || fail "the refusal does not name the folder: $(cat "$work/said")"
+for script in setup test; do # an option that they do not know starts nothing
+    code=0
+    timeout 10 "$root/scripts/$script" --nonsense >"$work/said" 2>&1 || code=$?
+    { [ "$code" -eq 2 ] && grep -q "scripts/$script " "$work/said"; } || fail "$script --nonsense ends with $code and says: $(head -n 3 "$work/said")"
+done
 dpkg-deb --contents "$deb" | awk '{ print $1, $2, $6 }' >"$work/contents"
 n=0
 has() { # PATH MODE
