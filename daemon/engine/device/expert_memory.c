@@ -121,9 +121,14 @@ void halo_expert_memory_notices(const struct halo_expert_memory *m, struct halo_
     halo_remarks_append(ret, &notices);
 }
 
+bool halo_expert_memory_keeps_buffers(const struct halo_expert_memory *m)
+{
+    return m->kind != HALO_EXPERT_MEMORY_COPIED || m->n_buffers == m->n_slots;
+}
+
 bool halo_expert_memory_has_buffer(const struct halo_expert_memory *m)
 {
-    return m->kind != HALO_EXPERT_MEMORY_COPIED || m->n_free > 0;
+    return m->kind != HALO_EXPERT_MEMORY_COPIED || m->n_free > 0 || halo_expert_memory_keeps_buffers(m);
 }
 
 void halo_expert_memory_give_back(struct halo_expert_memory *m, uint32_t slab)
@@ -177,7 +182,8 @@ void halo_expert_memory_begin(struct halo_expert_memory *m, uint32_t slot)
 {
     if (m->kind != HALO_EXPERT_MEMORY_COPIED)
         return;
-    assert(m->n_free > 0 && m->buffer_of[slot] == HALO_EXPERT_NONE);
+    halo_expert_memory_end(m, slot); /* what nobody took of the expert before */
+    assert(m->n_free > 0);
     m->buffer_of[slot] = m->free_buffer[--m->n_free];
 }
 

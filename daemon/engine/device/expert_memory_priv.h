@@ -44,6 +44,8 @@ void halo_expert_memory_finish(struct halo_expert_memory *memory);
 /* The same, for memory that reads in flight may still write to: it is lost. */
 void halo_expert_memory_abandon(struct halo_expert_memory *memory);
 
+/* Whether what was read can stay where it is until its turn comes: there is a buffer for each slot. */
+bool halo_expert_memory_keeps_buffers(const struct halo_expert_memory *memory);
 /* Whether one more slot could be read into. */
 bool halo_expert_memory_has_buffer(const struct halo_expert_memory *memory);
 /* The slot is read into: it gets a buffer, of which there is one. */

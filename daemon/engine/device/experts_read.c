@@ -110,7 +110,7 @@ static void take_completion(struct halo_experts *x, const struct halo_fetch_done
     if (x->pending[done->slot])
         return;
     /* A buffer is not kept for an expert that nobody waits for any more. */
-    bool is_there = !x->is_spoiled[done->slot] && (slot->is_held || x->memory.kind != HALO_EXPERT_MEMORY_COPIED);
+    bool is_there = !x->is_spoiled[done->slot] && (slot->is_held || halo_expert_memory_keeps_buffers(&x->memory));
     halo_expert_cache_arrive(&x->cache, done->slot, done->generation, is_there);
     if (!is_there)
         halo_expert_memory_end(&x->memory, done->slot);
