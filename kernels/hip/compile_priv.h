@@ -34,7 +34,7 @@ struct halo_hip_compiler {
     enum halo_hip_shape shape;
     uint32_t blocks_wanted;
     uint32_t op;      /* index in the plan */
-    uint32_t brought; /* the layer whose streamed experts the host has brought; 0: none */
+    uint32_t brought; /* the streamed layer, or the one whose streamed experts, the host has brought; 0: none */
     uint32_t chosen;  /* launches up to the last one that chose experts */
     struct halo_hip_forms forms;
     /* Activation rows that the op leaves for a later one: where, NULL: none; their length, 0: none; how many to a row
@@ -72,6 +72,10 @@ void halo_hip_loop_begin(struct halo_hip_compiler *c, enum halo_hip_over over, u
 void halo_hip_loop_end(struct halo_hip_compiler *c);
 /* The host does something between the launches, for c->op. */
 int halo_hip_stop(struct halo_hip_compiler *c, enum halo_hip_over what);
+/* layers.c: the stops in front of an op, and behind the ops first .. first + n - 1, where streamed layers begin and
+ * end. */
+int halo_hip_layer_begin(struct halo_hip_compiler *c, uint32_t index);
+int halo_hip_layer_end(struct halo_hip_compiler *c, uint32_t first, uint32_t n);
 /* They are for spans of min .. max rows. */
 void halo_hip_span_limit(struct halo_hip_compiler *c, uint32_t min, uint32_t max);
 

@@ -128,7 +128,7 @@ static void hip_describe(const struct halo_device *device, struct halo_device_in
 {
     *ret = (struct halo_device_info){
         .name = "hip",
-        .features = HALO_DEVICE_TOP | HALO_DEVICE_QUEUES | HALO_DEVICE_STAGES |
+        .features = HALO_DEVICE_TOP | HALO_DEVICE_QUEUES | HALO_DEVICE_LAYERS | HALO_DEVICE_STAGES |
                     (device->properties.integrated ? HALO_DEVICE_HOST_MEMORY : 0),
         .n_threads = 1,
         .batch_rows = BATCH_ROWS,

@@ -262,13 +262,19 @@ int halo_hip_peek(struct halo_device_model *model, uint16_t value, uint32_t row,
 double halo_hip_measure_bandwidth(struct halo_device *device);
 void halo_hip_measure_costs(struct halo_device *device, struct halo_device_costs *ret);
 
-/* Device address of a weight's packed form; NULL while only kernels are looked up (program.c), as all addresses are
- * then. */
+/* The upper half of what stands for a matrix of a streamed layer while launches are compiled; the lower one is its
+ * number. No count is as large, and as a float it is no number: nothing else in arguments looks like it. */
+#define HALO_HIP_STREAMED_MATRIX 0xfff5a7e5ull
+
+/* Device address of a weight's packed form, or what stands for it; NULL while only kernels are looked up (program.c),
+ * as all addresses are then. */
 static inline uint8_t *halo_hip_weight(const struct halo_device_model *model, uint32_t weight)
 {
     if (!model->weights)
         return NULL;
     bool streamed = model->plan->weights[weight].streamed > 0;
+    if (streamed && model->plan->weights[weight].role == HALO_WEIGHT_MATRIX)
+        return (uint8_t *)(uintptr_t)(HALO_HIP_STREAMED_MATRIX << 32 | weight);
     return (streamed ? model->slot_region.device : model->weight_region.device) + model->weights[weight].at;
 }
 

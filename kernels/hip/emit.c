@@ -57,6 +57,25 @@ int halo_hip_stop(struct halo_hip_compiler *c, enum halo_hip_over what)
     return 0;
 }
 
+/* Patches for the streamed matrices among arguments. */
+static bool append_matrices(struct halo_hip_compiler *c, const struct halo_hip_emission *e)
+{
+    struct halo_hip_program *p = c->program;
+    uint64_t word;
+    for (uint32_t at = 0; at + sizeof(word) <= e->n_arg_bytes; at += (uint32_t)sizeof(word)) {
+        memcpy(&word, (const uint8_t *)e->args + at, sizeof(word));
+        uint32_t weight = (uint32_t)word;
+        if (word >> 32 != HALO_HIP_STREAMED_MATRIX)
+            continue;
+        assert(c->plan->weights[weight].streamed == c->brought);
+        if (!reserve((void **)&p->patches, sizeof(*p->patches), p->n_patches, &p->most_patches, 1))
+            return false;
+        p->patches[p->n_patches++] =
+            (struct halo_hip_patch){.kind = HALO_HIP_PATCH_MATRIX, .at = (uint16_t)at, .step = weight};
+    }
+    return true;
+}
+
 static bool append_arguments(struct halo_hip_program *p, const struct halo_hip_emission *e)
 {
     uint32_t n_patches = 0;
@@ -89,7 +108,7 @@ static bool append(struct halo_hip_compiler *c, int variant, const struct halo_h
     if (c->new_loop && !append_loop(p, &c->loop))
         return false;
     c->new_loop = false;
-    if (!append_arguments(p, e) ||
+    if (!append_arguments(p, e) || !append_matrices(c, e) ||
         !reserve((void **)&p->launches, sizeof(*p->launches), p->n_launches, &p->most_launches, 1))
         return false;
     launch.n_patches = p->n_patches - launch.first_patch;

@@ -14,22 +14,26 @@
 
 /* ---- life ---- */
 
-/* What a plan needs for its streamed experts; all zero: it has none. */
+/* What a plan needs for its streamed experts, or layers; all zero: it has none. */
 struct size {
-    uint32_t n_layers, n_expert, n_used;
+    uint32_t n_layers, n_expert, n_used; /* of layers one expert, which no router chooses */
+    bool is_dense;
 };
 
 static struct size size_of(const struct halo_plan *plan)
 {
     struct size size = {0};
-    for (uint32_t i = 0; i < plan->n_ops; i++) {
-        const struct halo_op_moe_matmul *u = &plan->ops[i].u.moe_matmul;
-        if (plan->ops[i].kind != HALO_OP_MOE_MATMUL || plan->weights[u->weight[0]].streamed == 0)
+    for (const struct halo_weight *w = plan->weights; w < plan->weights + plan->n_weights; w++) {
+        if (w->streamed == 0)
             continue;
-        const struct halo_weight *w = &plan->weights[u->weight[0]];
         size.n_layers = w->streamed > size.n_layers ? w->streamed : size.n_layers;
         size.n_expert = w->n_experts > size.n_expert ? w->n_experts : size.n_expert;
-        size.n_used = u->n_used > size.n_used ? u->n_used : size.n_used;
+        size.is_dense |= w->role == HALO_WEIGHT_MATRIX;
+    }
+    for (uint32_t i = 0; i < plan->n_ops; i++) {
+        const struct halo_op_moe_matmul *u = &plan->ops[i].u.moe_matmul;
+        if (plan->ops[i].kind == HALO_OP_MOE_MATMUL && plan->weights[u->weight[0]].streamed > 0)
+            size.n_used = u->n_used > size.n_used ? u->n_used : size.n_used;
     }
     return size;
 }
@@ -64,6 +68,7 @@ int halo_hip_experts_create(struct halo_device_model *model, uint8_t *pinned, ui
     if (size.n_layers == 0)
         return 0;
     carve_pinned(plan, pinned, x);
+    x->is_dense = size.is_dense;
     x->n_layers = size.n_layers;
     x->n_expert = size.n_expert;
     x->place_device = table;
@@ -79,7 +84,7 @@ int halo_hip_experts_create(struct halo_device_model *model, uint8_t *pinned, ui
         if (plan->weights[i].streamed == 0)
             continue;
         struct halo_hip_expert_layer *layer = &x->layers[plan->weights[i].streamed - 1];
-        assert(layer->n_parts < HALO_EXPERT_PARTS);
+        assert(layer->n_parts < HALO_LAYER_PARTS);
         layer->weight[layer->n_parts++] = i;
     }
     return halo_hip_check(device, device->api.EventCreateWithFlags(&x->event, HIP_EVENT_NO_TIMING), "an event", reason);
@@ -120,7 +125,7 @@ int halo_hip_take_slots(struct halo_device_model *model, struct halo_expert_slot
     if (!r)
         r = halo_hip_region_take(device, &model->slot_region,
                                  integrated ? HALO_HIP_MEMORY_WEIGHTS : HALO_HIP_MEMORY_DEVICE, n_bytes,
-                                 "slots of experts", reason);
+                                 model->experts.is_dense ? "buffers of streamed layers" : "slots of experts", reason);
     if (r)
         return r;
     for (uint32_t i = 0; i < model->plan->n_weights; i++)
@@ -179,15 +184,14 @@ static int bring_fresh(struct halo_hip_run *run, const struct halo_expert *exper
     struct halo_device_model *model = run->model;
     const struct halo_hip_expert_layer *layer = &model->experts.layers[model->experts.layer - 1];
     int r = 0;
-    halo_phase_publish(run->phase, "packing experts", run->op);
+    halo_phase_publish(run->phase, model->experts.is_dense ? "packing a streamed layer" : "packing experts", run->op);
     for (uint32_t part = 0; part < layer->n_parts && !r; part++)
         if (expert->parts >> part & 1)
             r = halo_hip_weight_bring_expert(model, layer->weight[part], expert, part, run->reason);
     return r;
 }
 
-/* Takes the chosen experts, part by part as they arrive. */
-static int take_all(struct halo_hip_run *run, uint32_t n)
+int halo_hip_experts_take(struct halo_hip_run *run, uint32_t n)
 {
     struct halo_hip_experts *x = &run->model->experts;
     struct halo_hip_expert_layer *layer = &x->layers[x->layer - 1];
@@ -241,7 +245,7 @@ int halo_hip_experts_bring(struct halo_hip_run *run, const struct halo_op_moe_ma
         return n;
     x->layer = w->streamed;
     r = x->source.choose(x->source.owner, x->layer - 1, x->ids, (uint32_t)n, run->reason);
-    r = r ? r : take_all(run, (uint32_t)n);
+    r = r ? r : halo_hip_experts_take(run, (uint32_t)n);
     return r ? r : copy_places(run);
 }
 

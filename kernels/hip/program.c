@@ -287,8 +287,10 @@ static int compile_class(struct halo_hip_compiler *c, struct halo_hip_list *list
     int r = 0;
     list->first = c->program->n_loops;
     for (uint32_t i = 0, n; i < c->plan->n_ops && !r; i += n) {
-        r = compile_ops(c, i, &n);
+        r = halo_hip_layer_begin(c, i);
+        r = r ? r : compile_ops(c, i, &n);
         r = r ? r : stop_at_choice(c, i, n);
+        r = r ? r : halo_hip_layer_end(c, i, n);
     }
     list->n = c->program->n_loops - list->first;
     list->exists = true;

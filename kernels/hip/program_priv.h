@@ -58,6 +58,7 @@ enum halo_hip_patch_kind {
     HALO_HIP_PATCH_AMOUNT, /* a 32-bit number: `amount` */
     HALO_HIP_PATCH_INPUT,  /* a pointer: the input, and `step` bytes on for each row in front of the span */
     HALO_HIP_PATCH_STEP,   /* a pointer goes on by `step` bytes for each row in front of the span */
+    HALO_HIP_PATCH_MATRIX, /* a pointer: the streamed matrix with the number `step` in the plan */
 };
 struct halo_hip_patch {
     enum halo_hip_patch_kind kind;
@@ -86,8 +87,10 @@ enum halo_hip_over {
     HALO_HIP_OVER_OUTPUTS, /* outputs, likewise; nothing without outputs */
     HALO_HIP_OVER_RUNS,    /* runs of tiles that are long enough for prefill attention, and rows between them */
     /* No launches, but something that the host does between them (experts_priv.h): */
-    HALO_HIP_STOP_AT_CHOICE,   /* copies the choice that `op` made */
-    HALO_HIP_STOP_FOR_EXPERTS, /* brings the experts that `op` multiplies with */
+    HALO_HIP_STOP_AT_CHOICE,    /* copies the choice that `op` made */
+    HALO_HIP_STOP_FOR_EXPERTS,  /* brings the experts that `op` multiplies with */
+    HALO_HIP_STOP_FOR_LAYER,    /* brings the streamed layer whose first product `op` is */
+    HALO_HIP_STOP_BEHIND_LAYER, /* its last product has been launched */
 };
 struct halo_hip_loop {
     enum halo_hip_over over;

@@ -85,6 +85,10 @@ static void patch_args(const struct halo_hip_run *run, const struct span *span, 
             pointer += (uint64_t)span->first * patch->step;
             memcpy(args + patch->at, &pointer, sizeof(pointer));
             break;
+        case HALO_HIP_PATCH_MATRIX:
+            pointer = (const char *)halo_hip_layer_matrix(run->model, patch->step);
+            memcpy(args + patch->at, &pointer, sizeof(pointer));
+            break;
         case HALO_HIP_PATCH_END: break;
         }
     }
@@ -159,15 +163,20 @@ static enum halo_hip_shape shape_of(const struct halo_hip_run *run)
 
 static bool is_stop(const struct halo_hip_loop *loop)
 {
-    return loop->over == HALO_HIP_STOP_AT_CHOICE || loop->over == HALO_HIP_STOP_FOR_EXPERTS;
+    return loop->over >= HALO_HIP_STOP_AT_CHOICE;
 }
 
 static int stop(struct halo_hip_run *run, const struct halo_hip_loop *loop)
 {
     const struct halo_op *op = &run->model->plan->ops[loop->op];
     run->op = loop->op;
-    return loop->over == HALO_HIP_STOP_AT_CHOICE ? halo_hip_experts_copy_choice(run, &op->u.moe_route)
-                                                 : halo_hip_experts_bring(run, &op->u.moe_matmul);
+    switch (loop->over) {
+    case HALO_HIP_STOP_AT_CHOICE: return halo_hip_experts_copy_choice(run, &op->u.moe_route);
+    case HALO_HIP_STOP_FOR_EXPERTS: return halo_hip_experts_bring(run, &op->u.moe_matmul);
+    case HALO_HIP_STOP_FOR_LAYER: return halo_hip_layer_bring(run, &op->u.matmul);
+    case HALO_HIP_STOP_BEHIND_LAYER: return halo_hip_layer_leave(run);
+    default: return 0;
+    }
 }
 
 int halo_hip_replay(struct halo_hip_run *run)

@@ -3,7 +3,7 @@
  * A batch is checked before anything is touched. Its inputs go to one of two sets, so that the host can fill the next
  * while the GPU still reads this one; a set is reused after the event of its last run. A decode step of few rows is
  * one graph (graph.c). Without wanted logits the call returns when everything is queued: the next chunk of a prompt is
- * prepared meanwhile, and a failure is reported by the call that meets it; but with streamed experts and as a stage it
+ * prepared meanwhile, and a failure is reported by the call that meets it; but with streamed weights and as a stage it
  * waits for the end, after which nothing reads them and the next stage has its rows. Device thread; allocates nothing.
  */
 #include <errno.h>
@@ -53,6 +53,9 @@ static int bring_outputs(struct halo_hip_run *run, struct halo_hip_input *input)
     input->busy = true;
     if (run->batch->n_outputs == 0 && run->model->experts.n_layers == 0 && !halo_hip_is_stage(run->model->plan))
         return 0;
+    r = halo_hip_layer_release(run); /* the drive goes on while the rest is computed */
+    if (r)
+        return r;
     char what[64];
     snprintf(what, sizeof(what), "a step of %u rows", run->n_rows);
     halo_phase_publish(run->phase, "waiting for the GPU", run->op);

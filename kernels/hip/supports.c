@@ -121,7 +121,7 @@ static int check_top(const struct halo_device *device, char *reason)
 int halo_hip_supports(const struct halo_device *device, const struct halo_plan *plan, uint32_t index, char *reason)
 {
     static const struct halo_plan_limits limits = {
-        .experts_max = HALO_MOE_EXPERTS_MAX, .weight_fits = weight_fits, .streams = true};
+        .experts_max = HALO_MOE_EXPERTS_MAX, .weight_fits = weight_fits, .streams = true, .streams_layers = true};
     const struct halo_op *op = &plan->ops[index];
     int r = halo_plan_check(plan, index, &limits, reason);
     r = r ? r : check_scales(plan, op, reason);

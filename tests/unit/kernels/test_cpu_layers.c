@@ -1,6 +1,9 @@
 /* test_cpu_layers.c: dense layers whose matrices are streamed give the bits of resident ones, in whatever type and
  * however many rows; a run takes each of them once, in turn, as one piece or matrix by matrix; a source that fails ends
- * the run, and the next run is right again. */
+ * the run, and the next run is right again.
+ *
+ * Compiled with HALO_TEST_HIP the same holds for the HIP device over the runtime that $HALO_HIP_LIB names, with memory
+ * shared with the host or its own ($HALO_HIP_EMU_DISCRETE). */
 #include <errno.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -11,10 +14,19 @@
 #include <string.h>
 #include <cmocka.h>
 
+#if defined(HALO_TEST_HIP)
+#include <hip/hip.h>
+#define THREADS 1 /* that it is tried with, at most */
+#define N_TYPES 1 /* what differs between types is not streaming */
+#else
+#define THREADS 8
+#define N_TYPES (sizeof(all) / sizeof(all[0]))
+#endif
+
 #include "cpu_fixture.h"
 
 #define N_VOCAB 31
-#define N_ROWS 12
+#define N_ROWS 9
 #define N_LAYERS 4 /* the second one stays resident */
 #define N_STREAMED 3
 #define N_PARTS 4
@@ -24,11 +36,13 @@
 #define WIDTH 256
 #define N_RUNS 4
 
-/* Two buffers by turns. Every other layer comes matrix by matrix. */
+/* Two buffers by turns. Every other layer comes matrix by matrix. What is let go is overwritten at once. */
 struct source {
     struct fixture *f;
-    uint8_t *memory; /* [N_BUFFERS][N_PARTS][PART_BYTES] */
-    uint32_t layer, next, n_open, n_takes;
+    uint8_t *memory;                /* [N_BUFFERS][N_PARTS][PART_BYTES] */
+    struct halo_expert_slots taken; /* by the device */
+    uint64_t part_at[FIXTURE_MAX];
+    uint32_t layer, slot, next, n_open, n_takes;
     uint32_t n_given;           /* matrices of the layer */
     int fail_choose, fail_take; /* of so many calls, the last one fails; 0: none */
     bool forget;                /* the next layer is not read */
@@ -36,7 +50,7 @@ struct source {
 
 static uint8_t *part_of(const struct source *s, uint32_t part)
 {
-    return s->memory + (size_t)(s->layer % N_BUFFERS * N_PARTS + part) * PART_BYTES;
+    return (s->taken.host ? s->taken.host : s->memory) + (size_t)(s->slot * N_PARTS + part) * PART_BYTES;
 }
 
 static uint8_t *data_of(const struct source *s, uint32_t part, uint32_t weight)
@@ -48,12 +62,18 @@ static uint8_t *data_of(const struct source *s, uint32_t part, uint32_t weight)
     return part_of(s, part) + data;
 }
 
+static bool is_copied(const struct source *s)
+{
+    return s->f->device_ops->take_slots && !s->taken.host;
+}
+
 static int choose(void *owner, uint32_t layer, const uint32_t *ids, uint32_t n, char *reason)
 {
     struct source *s = owner;
     assert_int_equal(s->n_open++, 0);
     assert_true(n == 1 && ids[0] == 0);
     s->layer = layer;
+    s->slot = (s->slot + 1) % N_BUFFERS;
     s->n_given = 0;
     if (s->fail_choose > 0 && --s->fail_choose == 0) {
         snprintf(reason, HALO_DEVICE_REASON, "no buffer for layer %u", layer);
@@ -69,13 +89,15 @@ static int take(void *owner, struct halo_device_phase *phase, struct halo_expert
     struct source *s = owner;
     uint32_t part = 0;
     assert_int_equal(n, 1);
+    if (s->n_given == N_PARTS)
+        return 0;
     s->n_takes++;
     if (s->fail_take > 0 && --s->fail_take == 0) {
         snprintf(reason, HALO_DEVICE_REASON, "layer %u cannot be read", s->layer);
         return -EIO;
     }
     uint32_t end = s->layer % 2 == 0 ? N_PARTS : s->n_given + 1;
-    *ret = (struct halo_expert){.fresh = true, .parts = (1u << end) - (1u << s->n_given)};
+    *ret = (struct halo_expert){.slot = s->slot, .fresh = true, .parts = (1u << end) - (1u << s->n_given)};
     for (uint32_t i = 0; i < s->f->plan.n_weights; i++) {
         const struct halo_weight *w = &s->f->weights[i];
         if (w->streamed != s->layer + 1)
@@ -84,7 +106,7 @@ static int take(void *owner, struct halo_device_phase *phase, struct halo_expert
             part++;
             continue;
         }
-        ret->base[part] = part_of(s, part);
+        ret->base[part] = is_copied(s) ? NULL : part_of(s, part);
         ret->data[part] = data_of(s, part, i);
         if (!s->forget)
             memcpy(ret->data[part], s->f->bytes[i], w->n_bytes);
@@ -100,6 +122,7 @@ static void release(void *owner)
 {
     struct source *s = owner;
     assert_int_equal(s->n_open--, 1);
+    memset(part_of(s, 0), 0x5a, (size_t)N_PARTS * PART_BYTES);
 }
 
 static bool wants_guess(void *owner, uint32_t layer)
@@ -117,6 +140,21 @@ static void source_init(struct source *s, struct fixture *f)
     *s = (struct source){.f = f, .memory = aligned_alloc(4096, (size_t)N_BUFFERS * N_PARTS * PART_BYTES)};
     assert_non_null(s->memory);
     memset(s->memory, 0xa5, (size_t)N_BUFFERS * N_PARTS * PART_BYTES);
+    for (uint32_t i = 0, part[N_STREAMED + 1] = {0}; i < f->plan.n_weights; i++)
+        s->part_at[i] = (uint64_t)PART_BYTES * part[f->weights[i].streamed]++ % (N_PARTS * PART_BYTES);
+    s->taken =
+        (struct halo_expert_slots){.n = N_BUFFERS, .slot_bytes = (uint64_t)N_PARTS * PART_BYTES, .part_at = s->part_at};
+    f->slots = &s->taken;
+}
+
+/* Compiled for the HIP device, that one. */
+static void use_device(struct fixture *f)
+{
+#if defined(HALO_TEST_HIP)
+    f->device_ops = halo_device_hip();
+    f->library = getenv("HALO_HIP_LIB");
+#endif
+    (void)f;
 }
 
 static void add_matmul(struct fixture *f, uint16_t layer, uint16_t x, const enum halo_type *types, uint16_t n,
@@ -135,6 +173,7 @@ static void add_matmul(struct fixture *f, uint16_t layer, uint16_t x, const enum
 static uint16_t build(struct fixture *f, const enum halo_type types[N_PARTS], uint32_t n_cols, uint32_t n_rows)
 {
     fixture_init(f, N_VOCAB, N_ROWS, 32);
+    use_device(f);
     uint16_t x = fixture_input(f, n_cols, 1);
     for (uint16_t layer = 0; layer < N_LAYERS; layer++) {
         uint16_t pair[2], third, back;
@@ -159,10 +198,10 @@ static void stream(struct fixture *f)
                                                                                        : f->ops[i].layer;
 }
 
-static void run_all(struct fixture *f, uint16_t result, float ret[N_RUNS][WIDTH])
+static void run(struct fixture *f, uint16_t result, uint32_t n, float ret[N_RUNS][WIDTH])
 {
     static const uint32_t n_rows[N_RUNS] = {1, N_ROWS, 1, 3};
-    for (uint32_t i = 0; i < N_RUNS; i++) {
+    for (uint32_t i = 0; i < n; i++) {
         int32_t tokens[N_ROWS];
         for (uint32_t r = 0; r < n_rows[i]; r++)
             tokens[r] = (int32_t)((i * 7 + r * 3) % N_VOCAB);
@@ -180,22 +219,23 @@ static void try_types(const enum halo_type types[N_PARTS], uint32_t n_cols, uint
     uint16_t result = build(&f, types, n_cols, n_rows);
     memset(resident, 0, sizeof(resident));
     fixture_open(&f, NULL, 2);
-    run_all(&f, result, resident);
+    run(&f, result, N_RUNS, resident);
     fixture_close(&f);
     stream(&f);
     f.source = &table;
-    for (uint32_t n_threads = 1; n_threads <= 8; n_threads += 7) {
+    for (uint32_t n_threads = 1; n_threads <= THREADS; n_threads += 7) {
         source_init(&source, &f);
         memset(streamed, 0, sizeof(streamed));
         fixture_open(&f, NULL, n_threads);
-        run_all(&f, result, streamed);
+        run(&f, result, N_RUNS, streamed);
         assert_memory_equal(resident, streamed, sizeof(resident));
         assert_int_equal(source.n_takes, N_RUNS * (N_STREAMED - 1 + N_PARTS));
         assert_int_equal(source.n_open, 0);
-        source.forget = true; /* the bytes of another layer give another result */
-        run_all(&f, result, streamed);
+        source.forget = true; /* other bytes give another result */
+        run(&f, result, 1, streamed);
         assert_memory_not_equal(resident[0], streamed[0], sizeof(resident[0]));
-        assert_memory_equal(resident[1], streamed[1], sizeof(resident) - sizeof(resident[0]));
+        run(&f, result, 1, streamed);
+        assert_memory_equal(resident[0], streamed[0], sizeof(resident[0]));
         fixture_close(&f);
         free(source.memory);
     }
@@ -209,7 +249,7 @@ static void streamed_is_resident(void **state)
         {HALO_TYPE_Q8_0, HALO_TYPE_F16, HALO_TYPE_Q5_1, HALO_TYPE_BF16},
         {HALO_TYPE_MXFP4, HALO_TYPE_F32, HALO_TYPE_IQ2_XS, HALO_TYPE_TQ1_0},
     };
-    for (size_t i = 0; i < sizeof(all) / sizeof(all[0]); i++)
+    for (size_t i = 0; i < N_TYPES; i++)
         try_types(all[i], 256, 256);
     static const enum halo_type padded[N_PARTS] = {HALO_TYPE_F16, HALO_TYPE_Q8_0, HALO_TYPE_F32, HALO_TYPE_F32};
     try_types(padded, 32, 17); /* the layout is larger than the file's */
@@ -229,7 +269,7 @@ static int run_row(struct fixture *f, char *reason)
 static void failures_end_the_run(void **state)
 {
     static struct fixture f;
-    static const enum halo_type types[N_PARTS] = {HALO_TYPE_Q4_0, HALO_TYPE_Q4_0, HALO_TYPE_Q8_0, HALO_TYPE_F16};
+    static const enum halo_type types[N_PARTS] = {HALO_TYPE_Q4_K, HALO_TYPE_Q6_K, HALO_TYPE_Q8_0, HALO_TYPE_F16};
     struct source source;
     struct halo_expert_source table = {&source, choose, take, release, wants_guess, guess};
     char reason[HALO_DEVICE_REASON] = "";
@@ -243,7 +283,7 @@ static void failures_end_the_run(void **state)
     f.source = &table;
     source_init(&source, &f);
     fixture_open(&f, NULL, 2);
-    for (int call = 1; call <= N_STREAMED; call++)
+    for (int call = 1; call <= N_STREAMED; call += N_STREAMED - 1)
         for (int which = 0; which < 2; which++) {
             *(which ? &source.fail_take : &source.fail_choose) = call;
             source.next = 0;
@@ -264,9 +304,9 @@ static void refusals(void **state)
 {
     static struct fixture f;
     static const enum halo_type types[N_PARTS] = {HALO_TYPE_F16, HALO_TYPE_F16, HALO_TYPE_F16, HALO_TYPE_F16};
-    struct halo_device_options options = {.n_threads = 1};
     char reason[HALO_DEVICE_REASON] = "";
     build(&f, types, 32, 32);
+    const struct halo_device_options options = {.n_threads = 1, .library = f.library};
     const struct halo_device_ops *ops = f.device_ops;
     assert_int_equal(ops->open(&f.device, &options, reason), 0);
     stream(&f);
