@@ -40,6 +40,23 @@ HALO_DEVICE void sum_both(float *x, float *y)
     add_both<1>(x, y);
 }
 
+/* Slots at .. at + 31 of a choice, one to a lane, which `choice` points to. */
+HALO_DEVICE void store_slots(const halo_moe_route_args &a, float *choice, uint32_t at, float weight, uint32_t id)
+{
+    choice[at] = weight;
+    choice[a.n_used + at] = halo_bits_float(id);
+}
+
+/* The last slots, from `ready` on, and the factor of all: those in front of them wait for it in memory. */
+HALO_DEVICE void store_choice(const halo_moe_route_args &a, float *choice, uint32_t ready, float weight, uint32_t id,
+                              float whole)
+{
+    for (uint32_t s = 0; s < ready; s += 32)
+        choice[s] = choice[s] / whole * a.scale;
+    if (ready + halo_lane() < a.n_used)
+        store_slots(a, choice, ready, weight / whole * a.scale, id);
+}
+
 /* A wave has the logits of a row in registers, lane l those of experts l, l + 32, and so on: PARTS of them, enough for
  * all. Lane l keeps slots l, l + 32, and so on; those before the last 32 wait in memory for their factor. */
 template <uint32_t PARTS> HALO_DEVICE void route(const halo_moe_route_args &a, uint32_t row)
@@ -62,8 +79,7 @@ template <uint32_t PARTS> HALO_DEVICE void route(const halo_moe_route_args &a, u
         if (s > 0 && s % 32 == 0) {
             const float power = halo_exp(logit_of(kept) - top);
             chosen += power;
-            choice[s - 32] = power;
-            choice[a.n_used + s - 32] = halo_bits_float(kept_id);
+            store_slots(a, choice, s - 32, power, kept_id);
         }
         take_best<PARTS>(order, &best, &id);
         top = s == 0 ? logit_of(best) : top; /* the softmax is relative to the largest */
@@ -79,13 +95,7 @@ template <uint32_t PARTS> HALO_DEVICE void route(const halo_moe_route_args &a, u
     chosen += ready + lane < a.n_used ? power : 0;
     sum_both(&all, &chosen);
     /* A NaN among the logits is in `all`, and makes every weight one. */
-    const float whole = a.normalise && all == all ? chosen : all;
-    for (uint32_t s = 0; s < ready; s += 32)
-        choice[s] = choice[s] / whole * a.scale;
-    if (ready + lane < a.n_used) {
-        choice[ready] = power / whole * a.scale;
-        choice[a.n_used + ready] = halo_bits_float(kept_id);
-    }
+    store_choice(a, choice, ready, power, kept_id, a.normalise && all == all ? chosen : all);
 }
 
 HALO_DEVICE void route_row(const halo_moe_route_args &a, uint32_t row)
@@ -180,8 +190,7 @@ template <uint32_t PARTS> HALO_DEVICE void route_scored(const halo_moe_route_arg
         float mine = 0;
         if (s > 0 && s % 32 == 0) {
             chosen += kept;
-            choice[s - 32] = kept;
-            choice[a.n_used + s - 32] = halo_bits_float(kept_id);
+            store_slots(a, choice, s - 32, kept, kept_id);
         }
         if (a.table)
             id = (uint32_t)a.table[by_token + s];
@@ -195,14 +204,8 @@ template <uint32_t PARTS> HALO_DEVICE void route_scored(const halo_moe_route_arg
         kept_id = lane == s % 32 ? id : kept_id;
     }
     chosen = halo_wave_sum(chosen + (ready + lane < a.n_used ? kept : 0));
-    float whole = a.normalise ? halo_max(chosen, 6.103515625e-5f) : 1;
-    whole = all == all ? whole : all;
-    for (uint32_t s = 0; s < ready; s += 32)
-        choice[s] = choice[s] / whole * a.scale;
-    if (ready + lane < a.n_used) {
-        choice[ready] = kept / whole * a.scale;
-        choice[a.n_used + ready] = halo_bits_float(kept_id);
-    }
+    const float whole = a.normalise ? halo_max(chosen, 6.103515625e-5f) : 1;
+    store_choice(a, choice, ready, kept, kept_id, all == all ? whole : all);
 }
 
 HALO_DEVICE void route_row_scored(const halo_moe_route_args &a, uint32_t row)
