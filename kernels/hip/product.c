@@ -18,7 +18,7 @@ bool halo_hip_uses_strips(const struct halo_hip_compiler *c, uint32_t type, uint
 static int emit_gemm(struct halo_hip_compiler *c, const struct halo_hip_product *p, int variant)
 {
     const struct halo_hip_scratch *scratch = &c->model->scratch;
-    uint32_t tile = halo_hip_variants[variant].max_rows ? halo_hip_variants[variant].max_rows : 128, n_col_tiles = 0;
+    uint32_t tile = halo_hip_variants[variant].max_rows ? HALO_GEMM_ROWS : HALO_GEMM_ROWS_WIDE, n_col_tiles = 0;
     struct halo_gemm_args args = {.half = scratch->half, .scale = scratch->half_scale, .n_cols = p->n_cols};
     for (uint32_t i = 0; i < p->n_matrices; i++) {
         args.matrix[i] = p->matrix[i];

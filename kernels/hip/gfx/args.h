@@ -104,6 +104,8 @@ struct halo_strip_args {
 /* gemm_<type>_m<tile>: the same for many rows, in f16 with f32 sums. Grid (ceil(n_rows / tile), sum of ceil(n_rows /
  * HALO_GEMM_COLS) of the matrices; one that is not there has no rows). n_cols % 32 == 0. */
 #define HALO_GEMM_COLS 128 /* weight rows of a block */
+#define HALO_GEMM_ROWS 32  /* rows of a block of gemm_<type>_m32 */
+#define HALO_GEMM_ROWS_WIDE 128
 struct halo_gemm_args {
     struct halo_matrix_arg matrix[3];
     const uint16_t *half; /* of half_rows */
