@@ -10,6 +10,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include <base/size.h>
 #include <protocol/json_write.h>
 #include <protocol/line.h>
 #include <protocol/message.h>
@@ -103,7 +104,10 @@ void halo_ctl_progress(struct halo_ctl *ctl, const struct halo_ev_progress *prog
 void halo_ctl_progress_clear(struct halo_ctl *ctl);
 
 /* "4.8 MB". */
-const char *halo_ctl_bytes(int64_t n, char buf[static 32]);
+static inline const char *halo_ctl_bytes(int64_t n, char buf[static HALO_SIZE_TEXT])
+{
+    return halo_size_decimal((double)n, 1, buf);
+}
 /* "2 days 3 h", "4 min 10 s", "1.5 s". */
 const char *halo_ctl_duration(int64_t ms, char buf[static 32]);
 

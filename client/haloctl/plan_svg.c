@@ -191,9 +191,10 @@ static void put_curve(FILE *f, const json_t *curve, const struct halo_part_place
 static void put_title(FILE *f, const struct halo_ev_plan *plan)
 {
     const struct halo_part_placement *p = &plan->placement;
+    char budget[HALO_SIZE_TEXT];
     fprintf(f, "<text x=\"%d\" y=\"26\" font-size=\"16\">", LEFT);
     put_text(f, plan->model);
-    fprintf(f, ", %.1f GB to use</text>\n<text x=\"%d\" y=\"44\">", (double)plan->budget_bytes / 1e9, LEFT);
+    fprintf(f, ", %s to use</text>\n<text x=\"%d\" y=\"44\">", halo_ctl_bytes(plan->budget_bytes, budget), LEFT);
     if (p->has_memory_gb_s)
         fprintf(f, "memory %.1f GB/s", p->memory_gb_s);
     if (p->has_disk_gb_s)

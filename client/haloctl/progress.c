@@ -1,23 +1,10 @@
-/* progress.c: a progress bar on a terminal (in a pipe there is none); sizes and durations for people. */
+/* progress.c: a progress bar on a terminal (in a pipe there is none); durations for people. */
 #include <stdio.h>
 #include <string.h>
 
 #include "ctl_priv.h"
 
 #define BAR_CELLS 30
-
-const char *halo_ctl_bytes(int64_t n, char buf[static 32])
-{
-    static const char *const units[] = {"B", "kB", "MB", "GB", "TB"};
-    double value = (double)n;
-    size_t unit = 0;
-    while (value >= 1000 && unit + 1 < sizeof units / sizeof units[0]) {
-        value /= 1000;
-        unit++;
-    }
-    snprintf(buf, 32, unit ? "%.1f %s" : "%.0f %s", value, units[unit]);
-    return buf;
-}
 
 const char *halo_ctl_duration(int64_t ms, char buf[static 32])
 {

@@ -22,15 +22,6 @@ const char *halo_placed_name(enum halo_placed placed)
     return "unknown";
 }
 
-const char *halo_placement_size(double bytes, char ret[static HALO_PLACEMENT_SIZE])
-{
-    if (bytes >= 1e9)
-        snprintf(ret, HALO_PLACEMENT_SIZE, "%.2f GB", bytes / 1e9);
-    else
-        snprintf(ret, HALO_PLACEMENT_SIZE, "%.1f MB", bytes / 1e6);
-    return ret;
-}
-
 /* The op that reads a weight by the choice of a router; NULL: none does. */
 static const struct halo_op *routed_by(const struct halo_plan *plan, uint32_t index)
 {

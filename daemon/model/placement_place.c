@@ -105,7 +105,7 @@ static void give_slots(struct halo_placement *p, uint32_t spare, const struct ha
 
 static int refuse_experts(const struct halo_placement *p, uint32_t least, struct halo_fault *fault)
 {
-    char all[HALO_PLACEMENT_SIZE], fixed[HALO_PLACEMENT_SIZE], slot[HALO_PLACEMENT_SIZE], budget[HALO_PLACEMENT_SIZE];
+    char all[HALO_SIZE_TEXT], fixed[HALO_SIZE_TEXT], slot[HALO_SIZE_TEXT], budget[HALO_SIZE_TEXT];
     return halo_fault_set(fault, HALO_FAULT_OUT_OF_MEMORY,
                           "needs %s to stream its experts: %s that every token reads, KV cache and scratch included, "
                           "and the least of %u slots of %s; there are %s",
@@ -210,8 +210,8 @@ static int refuse_layers(const struct halo_parts *parts, const struct halo_place
 {
     struct choice all = choice_of(parts, o, layers, n, n, 0);
     uint64_t fixed_bytes = p->total_bytes - all.saved_bytes;
-    char need[HALO_PLACEMENT_SIZE], fixed[HALO_PLACEMENT_SIZE], embedding[HALO_PLACEMENT_SIZE],
-        buffers[HALO_PLACEMENT_SIZE], budget[HALO_PLACEMENT_SIZE];
+    char need[HALO_SIZE_TEXT], fixed[HALO_SIZE_TEXT], embedding[HALO_SIZE_TEXT], buffers[HALO_SIZE_TEXT],
+        budget[HALO_SIZE_TEXT];
     int r = halo_fault_set(
         fault, HALO_FAULT_OUT_OF_MEMORY,
         "needs %s even if every layer streams: %s always stay in memory (KV cache, scratch, norms, %s of embedding and "
@@ -272,7 +272,7 @@ int halo_placement_place(const struct halo_plan *plan, const struct halo_parts *
     uint64_t whole_bytes = ret->total_bytes + expert_bytes;
     bool fits = whole_bytes <= budget_bytes;
     if (!fits && options->tiers == HALO_TIERS_MEMORY) {
-        char whole[HALO_PLACEMENT_SIZE], budget[HALO_PLACEMENT_SIZE];
+        char whole[HALO_SIZE_TEXT], budget[HALO_SIZE_TEXT];
         return halo_fault_set(fault, HALO_FAULT_OUT_OF_MEMORY,
                               "takes %s and there are %s; with tiers \"auto\" what does not fit is read from disk",
                               halo_placement_size((double)whole_bytes, whole),

@@ -2,14 +2,17 @@
 #ifndef HALO_MODEL_PLACEMENT_PRIV_H
 #define HALO_MODEL_PLACEMENT_PRIV_H
 
+#include <base/size.h>
 #include <model/placement.h>
 
 /* Ends of a read by whole blocks of the drive. */
 #define HALO_PLACEMENT_BLOCK 4096
 
-/* "4.99 GB", "12.3 MB": decimal, as speeds are. */
-#define HALO_PLACEMENT_SIZE 24
-const char *halo_placement_size(double bytes, char ret[static HALO_PLACEMENT_SIZE]);
+/* "4.99 GB", "12.3 MB": two budgets of a refusal may be close together. */
+static inline const char *halo_placement_size(double bytes, char ret[static HALO_SIZE_TEXT])
+{
+    return halo_size_decimal(bytes, 2, ret);
+}
 
 /* ---- placement_parts.c: what a plan's weights are for ---- */
 

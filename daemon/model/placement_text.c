@@ -34,7 +34,7 @@ static uint64_t always_resident(const struct halo_placement *p)
 
 static void explain_resident(struct halo_placement *p)
 {
-    char weights[HALO_PLACEMENT_SIZE], kv[HALO_PLACEMENT_SIZE], scratch[HALO_PLACEMENT_SIZE];
+    char weights[HALO_SIZE_TEXT], kv[HALO_SIZE_TEXT], scratch[HALO_SIZE_TEXT];
     halo_placement_size((double)(always_resident(p) + p->placed_bytes[HALO_PLACED_EXPERTS]), weights);
     halo_placement_size((double)p->kv_bytes, kv);
     halo_placement_size((double)p->scratch_bytes, scratch);
@@ -58,7 +58,7 @@ static void explain_slots(struct halo_placement *p)
         used_bytes += (double)layer->n_slots * (double)layer->read_bytes;
     }
     double empty = 1 - used_bytes / ((double)p->n_slots * (double)p->slot_bytes);
-    char all[HALO_PLACEMENT_SIZE], slot[HALO_PLACEMENT_SIZE];
+    char all[HALO_SIZE_TEXT], slot[HALO_SIZE_TEXT];
     reason(p, "the other %s are %u slots of %s for %u experts (%.0f %%); a token uses %u of them in %u layers",
            halo_placement_size((double)(p->n_slots * p->slot_bytes), all), p->n_slots,
            halo_placement_size((double)p->slot_bytes, slot), n_expert, 100.0 * p->n_slots / n_expert, n_used, n_layers);
@@ -92,7 +92,7 @@ static void explain_layers(struct halo_placement *p)
             last = first == UINT32_MAX ? UINT32_MAX : last == UINT32_MAX ? i : last;
             first = first == UINT32_MAX ? i : first;
         }
-    char buffers[HALO_PLACEMENT_SIZE];
+    char buffers[HALO_SIZE_TEXT];
     halo_placement_size((double)p->buffer_bytes, buffers);
     if (last == UINT32_MAX)
         reason(p, "layer %u is read from disk for every token, into two buffers of %s together", first, buffers);
@@ -114,7 +114,7 @@ static void explain_time(const struct halo_profile *profile, struct halo_placeme
         reason(p, "the speed of the drive is not known, so no speed is predicted; `haloctl profile` measures it");
         return;
     }
-    char memory[HALO_PLACEMENT_SIZE], missed[HALO_PLACEMENT_SIZE];
+    char memory[HALO_SIZE_TEXT], missed[HALO_SIZE_TEXT];
     reason(p, "a token reads %s of memory: %.1f ms at %.1f GB/s", halo_placement_size((double)p->token_bytes, memory),
            t->memory_s * 1e3, profile->memory_bytes_s / GB);
     if (p->miss_bytes <= 0)
@@ -179,7 +179,7 @@ static void hint_type(const struct question *q, struct halo_placement *p)
         double tok_s = ask(&smaller, p->budget_bytes, &other);
         if (tok_s <= 0 || !other.fits)
             continue;
-        char weights[HALO_PLACEMENT_SIZE];
+        char weights[HALO_SIZE_TEXT];
         halo_placement_size((double)(other.total_bytes - other.kv_bytes - other.scratch_bytes - other.padding_bytes),
                             weights);
         hint(p, tok_s, "a file in %s (%s of weights) fits whole: %.1f instead of %.1f tok/s",
@@ -198,7 +198,7 @@ static void hint_context(const struct question *q, struct halo_placement *p)
     shorter.options = &options;
     shorter.context = q->context / 2;
     double tok_s = ask(&shorter, p->budget_bytes, &other);
-    char more[HALO_PLACEMENT_SIZE];
+    char more[HALO_SIZE_TEXT];
     halo_placement_size((double)p->kv_bytes / 2, more);
     if (tok_s > 0)
         hint(p, tok_s, "half the KV cache (a context of %u) leaves %s more: %.1f instead of %.1f tok/s",
@@ -232,7 +232,7 @@ static void hint_memory(const struct question *q, struct halo_placement *p)
     options.tiers = HALO_TIERS_AUTO;
     more.options = &options;
     double tok_s = ask(&more, whole, &other);
-    char missing[HALO_PLACEMENT_SIZE];
+    char missing[HALO_SIZE_TEXT];
     hint(p, tok_s, "%s more memory hold all of it: %.1f instead of %.1f tok/s",
          halo_placement_size((double)(whole - p->budget_bytes), missing), tok_s, p->tok_s);
 }

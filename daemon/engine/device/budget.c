@@ -4,6 +4,7 @@
 #include <assert.h>
 #include <stdio.h>
 
+#include <base/size.h>
 #include <engine/experts.h>
 #include <engine/kv_pages.h>
 
@@ -256,17 +257,4 @@ uint32_t halo_budget_fit_context(const struct halo_budget *budget, uint32_t n_se
     assert(n_sequences > 0);
     uint32_t n_pages = most_pages(budget, 0, n_sequences);
     return n_pages >= halo_kv_pages_for(limit) ? limit : n_pages * HALO_KV_PAGE_TOKENS;
-}
-
-const char *halo_size_text(uint64_t bytes, char buffer[HALO_SIZE_TEXT])
-{
-    static const char *const units[] = {"bytes", "KiB", "MiB", "GiB", "TiB"};
-    double value = (double)bytes;
-    unsigned unit = 0;
-    while (value >= 1024 && unit < 4) {
-        value /= 1024;
-        unit++;
-    }
-    snprintf(buffer, HALO_SIZE_TEXT, unit == 0 ? "%.0f %s" : "%.1f %s", value, units[unit]);
-    return buffer;
 }

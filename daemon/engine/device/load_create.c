@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include <base/size.h>
 #include <model/streamed.h>
 
 #include <engine/layers.h>

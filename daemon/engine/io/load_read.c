@@ -9,6 +9,7 @@
 #include <stdlib.h>
 
 #include <base/clock.h>
+#include <base/size.h>
 #include <base/thread.h>
 #include <common/workers.h>
 

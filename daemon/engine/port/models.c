@@ -11,6 +11,7 @@
 
 #include <base/clock.h>
 #include <base/log.h>
+#include <base/size.h>
 #include <model/streamed.h>
 
 #include "port/port_priv.h"

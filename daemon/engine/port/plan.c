@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include <base/clock.h>
+#include <base/size.h>
 
 #include "device/op_cost_priv.h"
 #include "port/placement_priv.h"

@@ -97,8 +97,4 @@ uint64_t halo_budget_reserve(uint64_t total_bytes);
  * where the device has memory of its own. */
 uint64_t halo_budget_free_bytes(const struct halo_device_info *info);
 
-/* "5.1 GiB", "300 KiB". */
-#define HALO_SIZE_TEXT 24
-const char *halo_size_text(uint64_t bytes, char buffer[HALO_SIZE_TEXT]);
-
 #endif
