@@ -1,4 +1,5 @@
-/* fuzz_prefix.c: a file of saved prefixes from anybody: refused, or brought into a pool that is sound afterwards.
+/* fuzz_prefix.c: a file of saved prefixes from anybody: refused, or the file that its records make when they are written
+ * again, and brought into a pool that is sound afterwards.
  *
  * Input: a byte of flags, then the file. Bit 0: the sums are made right first, so that what they protect is looked at
  * too. Bit 1: the pool is smaller than the file. Bit 2: the model has a window and states beside its first group.
@@ -15,6 +16,8 @@
 #define STATE_BYTES 8
 #define N_VOCAB 1000
 #define SUM_BYTES (HALO_SHA256_HEX - 1)
+#define SAVE_AT 32                           /* in the header: the random bytes of all records */
+#define KEY_END (48 + HALO_PREFIX_KEY_BYTES) /* what precedes the sum from here on is not looked at */
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
@@ -50,6 +53,29 @@ static void make_sums_right(uint8_t *image, size_t n, const struct halo_prefix_k
         seal(image + at, record - SUM_BYTES);
         at += record;
     }
+}
+
+static void write_again(const uint8_t *image, size_t n, const struct halo_prefix_key *key, uint32_t n_records)
+{
+    const uint8_t *save = image + SAVE_AT;
+    uint8_t *again = calloc(n, 1);
+    struct halo_prefix_record record;
+    uint64_t at = HALO_PREFIX_HEADER_BYTES;
+    assert(again);
+    for (uint32_t i = 0; i < n_records; i++) {
+        uint64_t next = halo_prefix_image_next(image, key, at, &record);
+        halo_prefix_record_put(again + at, save, i, &record);
+        for (uint32_t group = 0; group < key->n_groups; group++)
+            if (record.pages[group])
+                memcpy(halo_prefix_record_page(again + at, key, group), record.pages[group], key->page_bytes[group]);
+        at += halo_prefix_record_seal(again + at, key);
+        assert(at == next);
+    }
+    halo_prefix_header_seal(again, key, save, n_records, at);
+    assert(at == n && memcmp(image, again, KEY_END) == 0);
+    assert(memcmp(image + HALO_PREFIX_HEADER_BYTES, again + HALO_PREFIX_HEADER_BYTES, n - HALO_PREFIX_HEADER_BYTES) ==
+           0);
+    free(again);
 }
 
 /* Every listed page is idle, and all of them can be evicted one by one: no child is older than what it follows. */
@@ -96,6 +122,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         assert(fault.code != HALO_FAULT_NONE && fault.text[0] && n_records == 0);
     } else {
         static struct halo_instance instance;
+        write_again(image, n, &key, n_records);
         n_written = 0;
         n_pool = data[0] & 2 ? n_records / 2 + 1 : n_records + 1;
         assert(halo_kv_pool_init(&instance.scheduler.pool, n_pool) == 0);
