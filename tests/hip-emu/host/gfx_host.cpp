@@ -57,7 +57,8 @@ namespace
 
 constexpr uint32_t MAX_THREADS = 1024, WAVE = 32, MAX_WAVES = MAX_THREADS / WAVE;
 constexpr uint32_t LDS_BYTES = 65536;
-constexpr size_t STACK_BYTES = 256 * 1024, GUARD_BYTES = 4096, LAST_FRAMES_BYTES = 8192;
+constexpr size_t GUARD_BYTES = HALO_HOST_GUARD_BYTES, STACK_BYTES = HALO_HOST_STACK_BYTES - GUARD_BYTES;
+constexpr size_t LAST_FRAMES_BYTES = 8192;
 
 struct fiber {
     void *sp;
@@ -67,20 +68,31 @@ struct fiber {
     size_t stack_bytes;
 };
 
+typedef float four __attribute__((vector_size(16)));
+
+/* What the lanes bring to a product of tiles. */
+struct tile {
+    halo_frag x[WAVE], y[WAVE];
+    four rows[2][16][2]; /* of x as floats: [row % 2][k], element row / 2 */
+    uint32_t arrived;    /* bits of lanes */
+};
+
+/* Of each two, one is read while the other is filled: a lane that fills the first again has met all others at the second,
+ * so that none reads it any more. */
 struct wave {
     uint32_t live, runnable, waiting; /* bits of lanes; waiting: at a shuffle or tile */
     uint32_t generation;
     int value[2][WAVE];
     uint32_t present[2];
-    const halo_frag *x[WAVE], *y[WAVE];
+    tile tiles[2];
     char meeting[2]; /* addresses for ThreadSanitizer */
 };
 
 struct launch {
+    halo_host_where here; /* the first: halo_host_here() */
     fiber fibers[MAX_THREADS];
     wave waves[MAX_WAVES];
     fiber main;
-    halo_host_where here;
     const halo_host_kernel *kernel;
     void **args;
     char *lds;
@@ -95,13 +107,33 @@ struct launch {
     ~launch();
 };
 
-thread_local launch *current;
 halo_host_kernel *kernels;
 
-void *map(size_t n_bytes)
+/* On the stack of a fiber. */
+HALO_NO_TSAN inline launch *current(void)
+{
+    return reinterpret_cast<launch *>(&halo_host_here());
+}
+
+char *map(size_t n_bytes)
 {
     void *p = mmap(nullptr, n_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-    return p == MAP_FAILED ? nullptr : p;
+    return p == MAP_FAILED ? nullptr : static_cast<char *>(p);
+}
+
+/* At a multiple of its size. */
+char *map_stack(void)
+{
+    constexpr size_t n_bytes = HALO_HOST_STACK_BYTES;
+    char *all = map(2 * n_bytes);
+    if (!all)
+        return nullptr;
+    size_t before = n_bytes - reinterpret_cast<uintptr_t>(all) % n_bytes;
+    munmap(all, before);
+    if (before < n_bytes)
+        munmap(all + before + n_bytes, n_bytes - before);
+    mprotect(all + before, GUARD_BYTES, PROT_NONE);
+    return all + before + GUARD_BYTES;
 }
 
 /* Frames that are never returned from leave AddressSanitizer's marks on the stack; they are cleared for the next
@@ -237,7 +269,8 @@ HALO_NO_TSAN void complete_wave(wave *w)
     if (w->live && w->waiting == w->live) {
         w->runnable |= w->waiting;
         w->waiting = 0;
-        w->generation++;
+        const uint32_t side = ++w->generation & 1;
+        w->present[side] = w->tiles[side].arrived = 0;
     }
 }
 
@@ -255,7 +288,7 @@ HALO_NO_TSAN void complete_barrier(launch *l)
 
 HALO_NO_TSAN void fiber_main(void)
 {
-    launch *l = current;
+    launch *l = current();
 #ifdef HALO_HOST_ASAN
     const void *bottom;
     size_t n_bytes;
@@ -283,26 +316,28 @@ HALO_NO_TSAN void fiber_main(void)
 }
 
 /* Prepares the stack of a fiber as if it had been switched away from at the entry of fiber_main. */
-HALO_NO_TSAN int fiber_prepare(fiber *f)
+HALO_NO_TSAN int fiber_prepare(launch *l, uint32_t tid)
 {
+    fiber *f = &l->fibers[tid];
     if (!f->stack) {
-        char *base = static_cast<char *>(map(STACK_BYTES + GUARD_BYTES));
-        if (!base)
+        f->stack = map_stack();
+        if (!f->stack)
             return -ENOMEM;
-        mprotect(base, GUARD_BYTES, PROT_NONE);
-        f->stack = base + GUARD_BYTES;
         f->stack_bytes = STACK_BYTES;
+        *reinterpret_cast<launch **>(f->stack) = l;
 #ifdef HALO_HOST_TSAN
         f->tsan = __tsan_create_fiber(0);
 #endif
     }
+    /* Frames at the same distance from a multiple of 512 KiB would take turns in a few sets of the caches. */
+    char *top = f->stack + STACK_BYTES - tid % WAVE * 128 - tid / WAVE * 4096;
 #ifdef HALO_HOST_ASAN
     /* Functions that returned have removed their own marks: what is left are the frames at the top, of fiber_main and
      * the last switch. */
-    ASAN_UNPOISON_MEMORY_REGION(f->stack + STACK_BYTES - LAST_FRAMES_BYTES, LAST_FRAMES_BYTES);
+    ASAN_UNPOISON_MEMORY_REGION(top - LAST_FRAMES_BYTES, LAST_FRAMES_BYTES);
     f->asan = nullptr;
 #endif
-    void **sp = reinterpret_cast<void **>(f->stack + STACK_BYTES);
+    void **sp = reinterpret_cast<void **>(top);
     *--sp = nullptr; /* where fiber_main would return to */
     *--sp = reinterpret_cast<void *>(fiber_main);
     for (int i = 0; i < 6; i++)
@@ -313,10 +348,14 @@ HALO_NO_TSAN int fiber_prepare(fiber *f)
 
 HALO_NO_TSAN int block_run(launch *l)
 {
-    memset(l->waves, 0, l->n_waves * sizeof(l->waves[0]));
+    for (uint32_t i = 0; i < l->n_waves; i++) {
+        wave *w = &l->waves[i];
+        w->live = w->runnable = w->waiting = w->generation = 0;
+        w->present[0] = w->tiles[0].arrived = 0;
+    }
     memset(l->at_barrier, 0, sizeof(l->at_barrier));
     for (uint32_t i = 0; i < l->n_threads; i++) {
-        if (fiber_prepare(&l->fibers[i]) < 0)
+        if (fiber_prepare(l, i) < 0)
             return fail(l->reason, -ENOMEM, "%s: no memory for the stacks of %u threads", l->kernel->name,
                         l->n_threads);
         l->waves[i / WAVE].live |= 1u << i % WAVE;
@@ -344,8 +383,8 @@ HALO_NO_TSAN int block_run(launch *l)
     __tsan_acquire(&l->end);
 #endif
     if (l->error)
-        fail(l->reason, l->error, "%s: a tile whose lanes 16 to 31 do not repeat lanes 0 to 15, or some are gone",
-             l->kernel->name);
+        fail(l->reason, l->error,
+             "%s: a tile whose lanes 16 to 31 do not repeat lanes 0 to 15, or that some do not reach", l->kernel->name);
     if (l->n_live > 0) {
         say_deadlock(l);
         forget_frames(l);
@@ -358,11 +397,10 @@ launch *launch_get(void)
 {
     if (!owned.l) {
         owned.l = new (std::nothrow) launch;
-        if (owned.l && !(owned.l->lds = static_cast<char *>(map(LDS_BYTES)))) {
+        if (owned.l && !(owned.l->lds = map(LDS_BYTES))) {
             delete owned.l;
             owned.l = nullptr;
         }
-        current = owned.l;
     }
     return owned.l;
 }
@@ -374,11 +412,6 @@ bool halo_host_register(halo_host_kernel *kernel)
     kernel->next = kernels;
     kernels = kernel;
     return true;
-}
-
-const halo_host_where &halo_host_here(void)
-{
-    return current->here;
 }
 
 /* NaNs, and indices that are out of bounds. A loop instead of memset, which ThreadSanitizer would count as an access
@@ -395,7 +428,7 @@ HALO_NO_TSAN static void lds_fill(char *lds, uint32_t n_bytes)
 
 HALO_NO_TSAN void *halo_host_lds(uint32_t n_bytes)
 {
-    launch *l = current;
+    launch *l = current();
     if (l->lds_bytes == 0) {
         l->lds_bytes = n_bytes;
         lds_fill(l->lds, n_bytes);
@@ -410,7 +443,7 @@ HALO_NO_TSAN void *halo_host_lds(uint32_t n_bytes)
 
 HALO_NO_TSAN void halo_host_barrier(void)
 {
-    launch *l = current;
+    launch *l = current();
     uint32_t generation = l->generation;
     wave *w = &l->waves[l->here.wave];
 #ifdef HALO_HOST_TSAN
@@ -427,15 +460,10 @@ HALO_NO_TSAN void halo_host_barrier(void)
 #endif
 }
 
-HALO_NO_TSAN int halo_host_exchange(int value, uint32_t lane)
+/* Waits for the other lanes of the wave. Returns which of the two sets of values they have filled. */
+HALO_NO_TSAN static inline uint32_t meet(launch *l, wave *w)
 {
-    launch *l = current;
-    uint32_t bit = 1u << l->here.lane;
-    wave *w = &l->waves[l->here.wave];
-    uint32_t generation = w->generation, side = generation & 1;
-    if (w->waiting == 0)
-        w->present[side] = 0;
-    w->value[side][l->here.lane] = value;
+    uint32_t bit = 1u << l->here.lane, generation = w->generation, side = generation & 1;
     w->present[side] |= bit;
 #ifdef HALO_HOST_TSAN
     __tsan_release(&w->meeting[side]);
@@ -448,32 +476,48 @@ HALO_NO_TSAN int halo_host_exchange(int value, uint32_t lane)
 #ifdef HALO_HOST_TSAN
     __tsan_acquire(&w->meeting[side]);
 #endif
+    return side;
+}
+
+HALO_NO_TSAN int halo_host_exchange(int value, uint32_t lane)
+{
+    launch *l = current();
+    wave *w = &l->waves[l->here.wave];
+    w->value[w->generation & 1][l->here.lane] = value;
+    uint32_t side = meet(l, w);
     lane %= WAVE;
     return w->present[side] >> lane & 1 ? w->value[side][lane] : 0x7fc0dead;
 }
 
 HALO_NO_TSAN halo_acc halo_host_mma(const halo_frag &x, const halo_frag &y, halo_acc c)
 {
-    launch *l = current;
+    launch *l = current();
     wave *w = &l->waves[l->here.wave];
     uint32_t lane = l->here.lane;
-    w->x[lane] = &x;
-    w->y[lane] = &y;
-    (void)halo_host_exchange(0, 0);
-    if (w->live != UINT32_MAX || memcmp(w->x[lane ^ 16], &x, sizeof(x)) != 0 ||
-        memcmp(w->y[lane ^ 16], &y, sizeof(y)) != 0) {
+    tile *t = &w->tiles[w->generation & 1];
+    t->arrived |= 1u << lane;
+    t->x[lane] = x;
+    t->y[lane] = y;
+    for (uint32_t k = 0; lane < 16 && k < 16; k++)
+        t->rows[lane % 2][k][lane / 8][lane / 2 % 4] = halo_half_float(x.e[k]);
+    (void)meet(l, w);
+    if (t->arrived != UINT32_MAX || memcmp(&t->x[lane ^ 16], &x, sizeof(x)) != 0 ||
+        memcmp(&t->y[lane ^ 16], &y, sizeof(y)) != 0) {
         l->error = -EINVAL; /* block_run says why */
         for (float &f : c.e)
             f = NAN;
-    } else {
-        float own[16];
-        for (int k = 0; k < 16; k++)
-            own[k] = halo_half_float(y.e[k]);
-        for (int i = 0; i < 8; i++)
-            for (int k = 0; k < 16; k++)
-                c.e[i] += halo_half_float(w->x[halo_mma_row(i)]->e[k]) * own[k];
+        return c;
     }
-    (void)halo_host_exchange(0, 0);
+    four low, high; /* rows halo_mma_row(0) to (3), (4) to (7) */
+    memcpy(&low, c.e, sizeof(low));
+    memcpy(&high, c.e + 4, sizeof(high));
+    for (int k = 0; k < 16; k++) {
+        const float own = halo_half_float(y.e[k]);
+        low += t->rows[lane / 16][k][0] * own;
+        high += t->rows[lane / 16][k][1] * own;
+    }
+    memcpy(c.e, &low, sizeof(low));
+    memcpy(c.e + 4, &high, sizeof(high));
     return c;
 }
 

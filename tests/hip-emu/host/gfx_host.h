@@ -46,8 +46,18 @@ struct halo_host_where {
     uint32_t tid, lane, wave, block[3];
 };
 
+/* The stack of a fiber lies at a multiple of its size, behind a guard page, and begins with the address of where it is. */
+#define HALO_HOST_STACK_BYTES (512 * 1024)
+#define HALO_HOST_GUARD_BYTES 4096
+HALO_DEVICE halo_host_where &halo_host_here(void)
+{
+    uintptr_t sp;
+    __asm__("movq %%rsp, %0" : "=r"(sp));
+    return **reinterpret_cast<halo_host_where **>(sp / HALO_HOST_STACK_BYTES * HALO_HOST_STACK_BYTES +
+                                                  HALO_HOST_GUARD_BYTES);
+}
+
 bool halo_host_register(halo_host_kernel *kernel);
-const halo_host_where &halo_host_here(void);
 void *halo_host_lds(uint32_t n_bytes);
 void halo_host_barrier(void);
 int halo_host_exchange(int value, uint32_t lane); /* of an exited lane: 0x7fc0dead, a NaN */

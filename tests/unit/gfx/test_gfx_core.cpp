@@ -63,6 +63,18 @@ HALO_KERNEL(core_tile, core_args, 32)
     c = halo_mma(f, f, c);
     a.out[halo_lane()] = c[0] == c[0];
 }
+HALO_KERNEL(core_strayed_lane, core_args, 32)
+{
+    halo_frag f = {};
+    halo_acc c = {};
+    for (int i = 0; i < 2; i++) /* of which something could be left */
+        c = halo_mma(f, f, c);
+    if (halo_lane() == 3)
+        c[0] = (float)halo_shuffle(1, 0);
+    else
+        c = halo_mma(f, f, c);
+    a.out[halo_lane()] = (int)c[0];
+}
 
 static int run(const char *name, uint32_t blocks, uint32_t threads, void *args, char *reason)
 {
@@ -115,6 +127,7 @@ static void wants_repeated_lanes(void **)
     assert_int_equal(run("core_tile", 1, 32, &args, reason), 0);
     args.n = 1;
     assert_int_equal(run("core_tile", 1, 32, &args, reason), -EINVAL);
+    assert_int_equal(run("core_strayed_lane", 1, 32, &args, reason), -EINVAL);
 }
 
 static void refuses_launches(void **)
