@@ -153,7 +153,7 @@ static int collect(struct probe_source *source, int wait_ms, const struct halo_i
         struct halo_ev ev;
         if (halo_ev_decode(&ev, line, len, 0, &refusal) != 0) {
             halo_client_say("a line is not an event: %s", refusal.message);
-            return -EPROTO;
+            return PROBE_E_SAID;
         }
         bool last = until && halo_id_equal(&ev.id, until) && halo_ev_is_terminal(ev.type);
         struct probe_record *record = belongs_to_reply(ev.type) ? record_of(records, &ev.id) : NULL;
@@ -183,7 +183,7 @@ static int from_stdin(const struct options *o, struct probe_context *context)
     int r = collect(&source, o->wait_ms, NULL, &records);
     if (r < 0)
         halo_client_say("%s", strerror(-r));
-    int status = r < 0 ? PROBE_FAILED : report_all(records, context, o);
+    int status = r < 0 || r == PROBE_E_SAID ? PROBE_FAILED : report_all(records, context, o);
     destroy_all(records);
     probe_source_close(&source);
     return status;
@@ -211,7 +211,7 @@ static int load(struct probe_source *source, const struct options *o, char *ret_
             snprintf(ret_device, room, "%s", ev.loaded.device.at);
         if (ev.type == HALO_EV_ERROR) {
             halo_client_say("load: %s", ev.error.message.at);
-            r = -EINVAL;
+            r = PROBE_E_SAID;
         }
         halo_ev_finish(&ev);
         if (ended)
@@ -251,7 +251,7 @@ static int ask(struct probe_source *source, const struct options *o, const struc
     halo_msg_init(&msg, HALO_MSG_GENERATE);
     halo_msg_init(&talk, HALO_MSG_TEMPLATE);
     if (o->messages_file && halo_client_conversation_read(&given, &talk) < 0)
-        return -EINVAL;
+        return PROBE_E_SAID;
     msg.id = halo_id_of(2);
     msg.generate.has_messages = o->messages_file != NULL;
     msg.generate.messages = talk.template.messages;
@@ -295,7 +295,7 @@ static int from_model(const struct options *o, struct probe_context *context)
     if (r == 0 && o->socket && records)
         device_of(&source, o, records->model, device, sizeof device);
     context->device = device[0] ? device : NULL;
-    if (r != 0)
+    if (r != 0 && r != PROBE_E_SAID)
         halo_client_say("%s", r == PROBE_E_END ? "the stream ended before the reply did" : strerror(-r));
     /* What was seen is reported, however it ended. */
     int status = records ? report_all(records, context, o) : PROBE_FAILED;

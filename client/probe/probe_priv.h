@@ -18,7 +18,8 @@ struct probe_source {
     struct halo_line_reader lines;
 };
 
-#define PROBE_E_END 1 /* the stream is over */
+#define PROBE_E_END 1  /* the stream is over */
+#define PROBE_E_SAID 2 /* it failed, and the reason was printed */
 
 void probe_source_stdin(struct probe_source *source);
 /* Negative errno. */

@@ -53,14 +53,24 @@ static size_t judge(const struct probe_record *record, const struct probe_contex
     return n + 1;
 }
 
+static void print_figure(const char *name, double value, const char *unit)
+{
+    if (isnan(value))
+        printf("%s ? %s", name, unit);
+    else
+        printf("%s %.1f %s", name, value, unit);
+}
+
 static void print_head(const struct probe_record *record, const struct probe_context *context, const char *line_end)
 {
     halo_client_print_line(stdout, "model %s, device %s, seed %lld%s", record->model[0] ? record->model : "?",
                            context->device ? context->device : "?", (long long)record->seed, line_end);
     printf("prompt %s, %lld tokens; reply %zu ids, %zu bytes%s\n", record->md5[0] ? record->md5 : "?",
            (long long)record->prompt_tokens, record->n_ids, record->n_text, line_end);
-    printf("prefill %.1f tok/s, decode %.1f tok/s, first token after %.1f ms%s\n", record->prefill_tok_s,
-           record->decode_tok_s, record->ttft_ms, line_end);
+    print_figure("prefill", record->prefill_tok_s, "tok/s, ");
+    print_figure("decode", record->decode_tok_s, "tok/s, ");
+    print_figure("first token after", record->ttft_ms, "ms");
+    printf("%s\n", line_end);
 }
 
 static void print_text(const struct probe_record *record, const struct probe_context *context, const struct row *rows,

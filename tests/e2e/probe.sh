@@ -64,6 +64,9 @@ check 'an engine of its own, greedy: the small model goes round' 1 'period +FAIL
 check 'a conversation' 0 '^model fable-Q4_K_M, device cpu' \
     "echo '[{\"role\":\"user\",\"content\":\"Tell me of the fox.\"}]' >'$run/m' && '$probe' --engine '$engine' --device cpu --model '$model' --messages '$run/m' -n 24"
 check 'a model that is not there' 2 'load: .*nosuch' "'$probe' --engine '$engine' --device cpu --model /nosuch x"
+check 'a failure has one line, its reason' 2 '^1$' \
+    "'$probe' --engine '$engine' --device cpu --model /nosuch x >'$run/said' 2>&1; code=\$?; wc -l <'$run/said'; exit \$code"
+check 'rates that are not known' 0 '^prefill \? tok/s, decode \? tok/s, first token after 1\.0 ms$' "'$probe' --stdin <'$run/clean'"
 check 'no engine' 2 'No such file' "'$probe' --engine /nosuch --model '$model' x"
 check 'an engine that says nothing' 2 'Timer expired|timed out' \
     "printf '#!/bin/sh\ncat >/dev/null\n' >'$run/mute' && chmod +x '$run/mute' && timeout 20 '$probe' --engine '$run/mute' --model '$model' --wait-ms 300 x"
