@@ -21,6 +21,7 @@ check 'an unknown fault does not pass' 1 'no such fault' "HALO_INJECT=nonsense $
 check 'a missing layer does not pass' 1 'nothing that this breaks' "HALO_INJECT=rope-pairing@99 $gate"
 check 'a product that is not mixed does not pass' 1 'nothing that this breaks' "HALO_INJECT=mixed-nan@2 $gate"
 check 'nothing checked' 3 'Nothing was checked' "$gate --model nosuch"
+check 'a model that does not exist beside one that does' 1 '^\| nosuch \|.*FAIL: no row' "$gate --model fable-Q4_K_M,nosuch"
 check 'the full form without its files' 1 'FAIL: could not be run' "$gate --full --model draft-Q8_0"
 check 'a runtime that does not exist' 1 'FAIL: could not be run' "HALO_GPU_LOCK='$run/lock' $gate --device hip --hip-lib /nosuch.so"
 check 'an unknown device' 2 'unknown device .hpi.' "$gate --device cpu,hpi"
@@ -37,4 +38,4 @@ check 'a bound that is not a number' 2 'no bound' "echo 'tree fable-Q4_K_M cpu f
 check 'an empty table' 3 'Nothing was checked' "echo '# none' >'$run/t'; $program --bounds '$run/t'"
 check 'a model without a recording' 1 'no such model' "echo 'tree other cpu f16 p_short 0.1 1 0.6' >'$run/t'; $program --bounds '$run/t'"
 
-checks_end 24
+checks_end 25

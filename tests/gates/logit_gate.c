@@ -240,6 +240,25 @@ static unsigned unbounded_print(const struct options *options, const struct halo
     return n;
 }
 
+/* A model that is asked for by name and has no cell would be passed over, too. Returns how many there are. */
+static unsigned unknown_print(const struct options *options, const struct halo_bounds *bounds)
+{
+    unsigned n = 0;
+
+    for (const char *at = options->models; at; at = strchr(at, ',') ? strchr(at, ',') + 1 : NULL) {
+        char stem[128];
+        size_t k = 0;
+        snprintf(stem, sizeof(stem), "%.*s", (int)strcspn(at, ","), at);
+        while (k < bounds->n && !(wanted(options, &bounds->at[k]) && strcmp(bounds->at[k].model, stem) == 0))
+            k++;
+        if (k < bounds->n)
+            continue;
+        printf("| %s | | | 0 | – | – | – | – | – | – | FAIL: no row of the table of bounds fits |\n", stem);
+        n++;
+    }
+    return n;
+}
+
 /* First the table, then the layers of what failed in it. */
 static struct tally cells_run(const struct options *options, const struct halo_bounds *bounds, bool *failed)
 {
@@ -257,7 +276,7 @@ static struct tally cells_run(const struct options *options, const struct halo_b
         tally.n_failed += failed[i];
     }
     if (!options->measure && tally.n_run > 0)
-        tally.n_failed += unbounded_print(options, bounds);
+        tally.n_failed += unbounded_print(options, bounds) + unknown_print(options, bounds);
     for (size_t i = 0; i < bounds->n && !options->measure; i++) {
         struct halo_golden_settings settings;
         if (wanted(options, &bounds->at[i]) && (failed[i] || options->layers) && data_of(&bounds->at[i], &data) &&
