@@ -173,7 +173,7 @@ static void forecast_streamed(struct halo_device_thread *t, struct halo_forecast
     uint32_t n_pages = halo_kv_pages_for(tokens);
     f->streamed.miss_traffic = f->info.miss_traffic;
     if (t->ops->expert_bytes && halo_model_stream_experts(f->model, true) > 0) {
-        halo_budget_settle(t->ops, t->device, &plan, f->budget_bytes, n_pages, true, f->checkpoint_bytes, &settled);
+        halo_budget_settle(t->ops, t->device, &plan, f->budget_bytes, n_pages, true, t->checkpoint_bytes, &settled);
         halo_budget_streamed(&settled.budget, &plan, &f->streamed);
         f->streamed_context = halo_budget_fit_context(&settled.budget, 1, f->model->hparams.n_context_train);
         if (settled.n_pages < n_pages) /* a load is refused, so there is no placement with a smaller pool either */
@@ -183,6 +183,26 @@ static void forecast_streamed(struct halo_device_thread *t, struct halo_forecast
     halo_model_stream_experts(f->model, false);
     if (f->budget.max_pages < n_pages)
         halo_layer_needs_of(t->ops, t->device, f->model, f->budget_bytes, n_pages, &f->layers);
+}
+
+/* What a load that keeps everything in memory would take for its cache, in all and of each GPU. A default pool that does
+ * not fit shrinks to what does, as there; a wanted one is told as it is. */
+static void forecast_resident(struct halo_device_thread *t, struct halo_forecast *f)
+{
+    struct halo_plan plan = f->model->plan; /* its weights are the model's */
+    struct halo_budget settled;
+    const struct halo_budget *budget = &f->budget;
+    f->n_pages = plan.kv[0].n_pages;
+    if (f->wish.kv_tokens == 0 && f->n_pages > budget->max_pages && budget->max_pages >= budget->context_pages)
+        f->n_pages = budget->max_pages;
+    f->checkpoints = halo_budget_checkpoints_of(budget, &plan, f->n_pages, t->checkpoint_bytes);
+    halo_plan_set_pages(&plan, f->n_pages);
+    for (uint32_t group = 0; group < plan.n_kv_groups; group++)
+        if (plan.kv[group].state_width > 0)
+            plan.kv[group].n_pages += f->checkpoints.n;
+    halo_budget_of(t->ops, t->device, &plan, f->budget_bytes, &settled);
+    f->kv_bytes = settled.kv_bytes;
+    halo_stages_of(t->ops, t->device, f->info.n_gpus, &plan, &f->stages);
 }
 
 static void forecast(struct halo_device_thread *t, struct halo_forecast *f)
@@ -197,8 +217,7 @@ static void forecast(struct halo_device_thread *t, struct halo_forecast *f)
                                           f->info.batch_rows);
         halo_plan_set_pages(plan, plan->kv[0].n_pages);
         halo_budget_of(t->ops, t->device, plan, f->budget_bytes, &f->budget);
-        halo_stages_of(t->ops, t->device, f->info.n_gpus, plan, &f->stages);
-        f->checkpoint_bytes = t->checkpoint_bytes;
+        forecast_resident(t, f);
         if (t->bandwidth == 0)
             measure_bandwidth(t);
         f->profile.memory_bytes_s = t->bandwidth;

@@ -29,8 +29,11 @@ struct halo_forecast {
     struct halo_model *model;      /* made by the io thread; NULL: it could not be opened */
     struct halo_device_info info;
     struct halo_budget budget;
-    struct halo_stages stages;   /* out */
-    uint64_t checkpoint_bytes;   /* what a load would be given for checkpoints */
+    /* out: of a load that keeps everything in memory */
+    uint32_t n_pages;
+    uint64_t kv_bytes; /* with checkpoints */
+    struct halo_budget_checkpoints checkpoints;
+    struct halo_stages stages;
     uint64_t budget_bytes;       /* in: 0 means what is free; out: what was used */
     struct halo_profile profile; /* memory_bytes_s is measured once per process */
     double flops;                /* operations per second of prompt rows seen so far; 0: unknown */

@@ -89,25 +89,18 @@ static int64_t longest_context(const struct halo_forecast *f, int tiers)
     return tiers == HALO_WIRE_TIERS_STREAM || f->streamed_context > resident ? f->streamed_context : resident;
 }
 
-static void fill_memory(struct halo_ev_plan *ev, const struct halo_forecast *f, bool wants_pool)
+static void fill_memory(struct halo_ev_plan *ev, const struct halo_forecast *f)
 {
-    const struct halo_plan *plan = &f->model->plan;
     const struct halo_budget *budget = &f->budget;
-    uint32_t context_pages = halo_kv_pages_for(plan->n_context), n_pages = plan->kv[0].n_pages;
-    if (!wants_pool && n_pages > budget->max_pages && budget->max_pages >= context_pages)
-        n_pages = budget->max_pages; /* as a load would */
-    struct halo_budget_checkpoints checkpoints = halo_budget_checkpoints_of(budget, plan, n_pages, f->checkpoint_bytes);
-    ev->has_checkpoint_bytes = checkpoints.slot_bytes > 0;
-    ev->checkpoint_bytes = (int64_t)(checkpoints.n * checkpoints.slot_bytes);
-    uint64_t kv_bytes =
-        halo_budget_pool_bytes(budget, n_pages, budget->context_pages) + checkpoints.n * checkpoints.slot_bytes;
-    ev->fits = budget->max_pages >= n_pages;
-    ev->context = plan->n_context;
-    ev->kv_tokens = (int64_t)n_pages * HALO_KV_PAGE_TOKENS;
+    ev->has_checkpoint_bytes = f->checkpoints.slot_bytes > 0;
+    ev->checkpoint_bytes = (int64_t)(f->checkpoints.n * f->checkpoints.slot_bytes);
+    ev->fits = budget->max_pages >= f->n_pages;
+    ev->context = f->model->plan.n_context;
+    ev->kv_tokens = (int64_t)f->n_pages * HALO_KV_PAGE_TOKENS;
     ev->weights_bytes = (int64_t)budget->weights_bytes;
-    ev->kv_bytes = (int64_t)kv_bytes;
+    ev->kv_bytes = (int64_t)f->kv_bytes;
     ev->scratch_bytes = (int64_t)budget->scratch_bytes;
-    ev->total_bytes = (int64_t)(budget->weights_bytes + kv_bytes + budget->scratch_bytes);
+    ev->total_bytes = (int64_t)(budget->weights_bytes + f->kv_bytes + budget->scratch_bytes);
     ev->budget_bytes = (int64_t)f->budget_bytes;
     ev->has_budget_bytes = true;
     ev->has_context_max = true;
@@ -195,7 +188,7 @@ void halo_port_forecast_done(struct halo_port *port, struct halo_forecast *f)
     ev.plan.model = msg->has_model ? msg->model : msg->path;
     ev.plan.arch = halo_str_of(f->model->arch);
     ev.plan.device = halo_str_of(f->info.name);
-    fill_memory(&ev.plan, f, msg->params.has_kv_tokens);
+    fill_memory(&ev.plan, f);
     predict(&ev.plan, f, bound, sizeof(bound));
     int r =
         halo_port_placement_fill(f, msg, placed_kv_bytes(&ev.plan, f, msg->params.has_kv_tokens), &ev.plan, &placement);

@@ -78,6 +78,7 @@ static void fake_describe(const struct halo_device *device, struct halo_device_i
     strcpy(ret->kernel_file, "/opt/fake/kernels.fake");
     strcpy(ret->kernel_arch, "fake");
     strcpy(ret->kernel_sha256, "0123abcd");
+    ret->n_gpus = fake_control->is_two ? 2 : 0;
     ret->n_notices = atomic_load(&fake_control->n_notices);
     if (ret->n_notices > 0)
         strcpy(ret->notice, "a seal goes without something");
@@ -101,6 +102,18 @@ static void fake_estimate(const struct halo_device *device, const struct halo_pl
     for (uint32_t group = 0; group < plan->n_kv_groups; group++)
         *ret_kv += plan->kv[group].n_pages * halo_kv_page_bytes(&plan->kv[group]);
     *ret_scratch = 4096 + (fake_control ? (uint64_t)plan->max_rows * fake_control->scratch_row_bytes : 0);
+}
+
+static int fake_divide(const struct halo_device *device, const struct halo_plan *plan,
+                       struct halo_device_share ret[HALO_DEVICE_GPUS_MAX])
+{
+    uint64_t weights, kv, scratch;
+    if (!fake_control->is_two)
+        return -ENOTSUP;
+    fake_estimate(device, plan, &weights, &kv, &scratch);
+    ret[0] = (struct halo_device_share){.first_layer = HALO_NONE, .last_layer = HALO_NONE, .kv_bytes = kv / 2};
+    ret[1] = (struct halo_device_share){.weights_bytes = weights, .kv_bytes = kv - kv / 2};
+    return 0;
 }
 
 static void fake_destroy(struct halo_device_model *model)
@@ -398,6 +411,7 @@ static const struct halo_device_ops table = {
     .describe = fake_describe,
     .supports = fake_supports,
     .estimate = fake_estimate,
+    .divide = fake_divide,
     .model_create = fake_create,
     .model_destroy = fake_destroy,
     .weight_slot = fake_slot,

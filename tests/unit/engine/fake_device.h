@@ -49,6 +49,7 @@ struct fake_control {
     uint32_t batch_rows, scratch_row_bytes; /* rows that it wants in a batch; scratch that each of them takes */
     bool not_invariant;
     bool lacks_q4; /* supports() refuses plans with such a cache */
+    bool is_two;   /* two GPUs divide each plan: the cache in halves, of the weights the second has all */
     bool coarse;   /* logits are few different numbers, zeros of both signs among them */
 };
 

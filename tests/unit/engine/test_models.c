@@ -231,19 +231,37 @@ static void a_refusal_says_what_helps(void **state)
     child_budget_bytes = 0;
 }
 
-static void lacking_q4(struct fake_control *control)
+/* Room for less than the default pool of its model. */
+static void two_without_q4(struct fake_control *control)
 {
-    control->lacks_q4 = true;
+    control->lacks_q4 = control->is_two = true;
+    control->free_bytes = 16 << 20;
+}
+
+/* The sum over `stages`. */
+static long staged(const struct child_request *request)
+{
+    const char *at = strstr(request->last, "\"stages\":");
+    long sum = 0;
+    for (int i = 0; i < 2; i++) {
+        assert_non_null(at = strstr(at, "\"kv_bytes\":"));
+        sum += atol(at += strlen("\"kv_bytes\":"));
+    }
+    return sum;
 }
 
 /* `plan` answers what a load with the same parameters would: the same sizes, or the same refusal. */
 static void a_plan_is_what_a_load_does(void **state)
 {
-    static const char *const params[] = {"\"context\":100",   "\"context\":1",      "\"context\":65,\"kv_tokens\":67",
-                                         "\"kv_tokens\":100", "\"device\":\"hip\"", "\"kv\":\"q4\""};
+    static const char *const params[] = {"",
+                                         "\"context\":100",
+                                         "\"context\":65,\"kv_tokens\":67",
+                                         "\"kv_tokens\":100",
+                                         "\"device\":\"hip\"",
+                                         "\"kv\":\"q4\""};
     struct child c;
     next_id = 0;
-    child_start(&c, true, lacking_q4);
+    child_start(&c, true, two_without_q4);
     for (size_t i = 0; i < sizeof(params) / sizeof(params[0]); i++) {
         child_send(&c, "{\"type\":\"plan\",\"id\":%lld,\"model\":\"%s/m0.gguf\",\"params\":{%s}}", (long long)++next_id,
                    dir, params[i]);
@@ -257,6 +275,9 @@ static void a_plan_is_what_a_load_does(void **state)
         }
         assert_int_equal(child_number(plan, "kv_tokens"), child_number(load, "kv_tokens"));
         assert_int_equal(child_number(plan, "kv_bytes"), child_number(load, "kv_bytes"));
+        assert_int_equal(staged(plan), child_number(plan, "kv_bytes"));
+        assert_int_equal(staged(load), child_number(load, "kv_bytes"));
+        assert_int_equal(strstr(load->last, "as memory allows") != NULL, i == 0);
         assert_int_equal(ask(&c, "unload", 0, "")->terminal, HALO_EV_UNLOADED);
     }
     assert_int_equal(child_end(&c), 0);
