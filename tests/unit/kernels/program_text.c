@@ -497,7 +497,8 @@ static void print_field(FILE *to, const struct halo_device_model *model, const s
     memcpy(&number, &word, sizeof(number));
     if (word == 0 && (!patch || patch->kind == HALO_HIP_PATCH_STEP))
         return;
-    fprintf(to, " %s=", f->name);
+    bool is_streamed = patch && patch->kind == HALO_HIP_PATCH_MATRIX;
+    fprintf(to, is_streamed ? " %s=slot." : " %s=", f->name);
     if (patch && patch->kind == HALO_HIP_PATCH_AMOUNT)
         print_amount(to, &patch->amount);
     else if (patch && patch->kind == HALO_HIP_PATCH_INPUT)
@@ -508,7 +509,7 @@ static void print_field(FILE *to, const struct halo_device_model *model, const s
         fprintf(to, "%g", (double)number);
     else
         fprintf(to, "%llu", (unsigned long long)word);
-    if (patch && patch->step > 0)
+    if (patch && patch->step > 0 && !is_streamed)
         fprintf(to, "+first*%u", patch->step);
 }
 
@@ -548,8 +549,13 @@ static void print_class(FILE *to, const struct halo_device_model *model, uint32_
 
 static void print_loop(FILE *to, const struct halo_hip_loop *loop)
 {
-    static const char *const names[] = {"over rows", "over outputs", "over runs of tiles", "stop at the choice of",
-                                        "stop for the experts of"};
+    static const char *const names[] = {"over rows",
+                                        "over outputs",
+                                        "over runs of tiles",
+                                        "stop at the choice of",
+                                        "stop for the experts of",
+                                        "stop for the layer of",
+                                        "stop behind the layer of"};
     fprintf(to, "  %s", names[loop->over]);
     if (loop->over >= HALO_HIP_STOP_AT_CHOICE)
         fprintf(to, " %u", loop->op);

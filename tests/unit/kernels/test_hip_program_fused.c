@@ -57,6 +57,13 @@ static void launches_of_a_dense_layer(void **state)
     char *text = program_decode_text(&f, all);
     program_compare("dense", text);
     free(text);
+    /* Where two layers are streamed: the same launches, with addresses that a step fills in, and their stops. */
+    const uint32_t layers[][2] = {{w_out, 1}, {w_gate, 1}, {w_up, 1}, {w_down, 1}, {w_q, 2}, {w_k, 2}, {w_v, 2}};
+    for (uint32_t i = 0; i < sizeof(layers) / sizeof(layers[0]); i++)
+        f.weights[layers[i][0]].streamed = layers[i][1];
+    text = program_decode_text(&f, all);
+    program_compare("dense-streamed", text);
+    free(text);
     fixture_finish(&f);
 }
 
