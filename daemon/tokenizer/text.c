@@ -210,7 +210,7 @@ int halo_text_detokenize(const struct halo_tokenizer *tokenizer, const int32_t *
     size_t n_raw = 0;
     for (size_t i = 0; i < n; i++) {
         if (ids[i] < 0 || (uint32_t)ids[i] >= halo_tokenizer_n_vocab(tokenizer))
-            return halo_fault_set(fault, HALO_FAULT_BAD_REQUEST, "token %zu is %d, the vocabulary has ids 0 to %u", i,
+            return halo_fault_set(fault, HALO_FAULT_BAD_REQUEST, "tokens[%zu] is %d, the vocabulary has ids 0 to %u", i,
                                   ids[i], halo_tokenizer_n_vocab(tokenizer) - 1);
         n_raw += halo_tokenizer_piece(tokenizer, ids[i], special).n;
     }

@@ -22,8 +22,8 @@ static int check_ids(struct halo_job *job, const struct halo_token_list *ids, co
     uint32_t n_vocab = job->model->model->plan.n_vocab;
     for (size_t i = 0; i < ids->n; i++)
         if (ids->at[i] < 0 || (uint32_t)ids->at[i] >= n_vocab)
-            return halo_fault_set(&job->fault, HALO_FAULT_BAD_REQUEST, "%s[%zu] is %d, the vocabulary has %u tokens",
-                                  field, i, ids->at[i], n_vocab);
+            return halo_fault_set(&job->fault, HALO_FAULT_BAD_REQUEST, "%s[%zu] is %d, the vocabulary has ids 0 to %u",
+                                  field, i, ids->at[i], n_vocab - 1);
     return 0;
 }
 
@@ -131,8 +131,8 @@ static int fill_sampler(struct halo_job *job, struct halo_sampler_params *ret)
     for (size_t i = 0; i < msg->logit_bias.n; i++) {
         if ((uint32_t)msg->logit_bias.at[i].tok_id >= n_vocab)
             return halo_fault_set(&job->fault, HALO_FAULT_BAD_REQUEST,
-                                  "logit_bias names token %d, the vocabulary has %u", msg->logit_bias.at[i].tok_id,
-                                  n_vocab);
+                                  "logit_bias names token %d, the vocabulary has ids 0 to %u",
+                                  msg->logit_bias.at[i].tok_id, n_vocab - 1);
         biases[i] = (struct halo_logit_bias){msg->logit_bias.at[i].tok_id, (float)msg->logit_bias.at[i].bias};
     }
     int r = draw_seed(job);

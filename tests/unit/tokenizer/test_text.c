@@ -390,7 +390,8 @@ static void test_detokenize(void **state)
     for (int i = 0; i < 2; i++) {
         assert_true(halo_text_detokenize(tokenizer, outside[i], 2, false, &arena, &text, &fault) < 0);
         assert_int_equal(fault.code, HALO_FAULT_BAD_REQUEST);
-        assert_non_null(strstr(fault.text, i ? "token 1 is 262, the vocabulary has ids 0 to 261" : "token 1 is -1"));
+        assert_non_null(
+            strstr(fault.text, i ? "tokens[1] is 262, the vocabulary has ids 0 to 261" : "tokens[1] is -1"));
     }
     halo_arena_finish(&arena);
     halo_arena_init(&arena, 8);
