@@ -24,7 +24,7 @@ static bool add_json(struct halo_json *w, const char *key, const char *text, siz
     halo_json_key(&alone, "x");
     halo_json_raw(&alone, text, n);
     halo_json_object_end(&alone);
-    bool fits = halo_json_line_end(&alone) == 0 && halo_envelope_scan(alone.at, alone.len - 1, &env) == 0;
+    bool fits = n > 0 && halo_json_line_end(&alone) == 0 && halo_envelope_scan(alone.at, alone.len - 1, &env) == 0;
     if (!fits)
         halo_client_say("%s is not JSON%s", name, n == 0 ? ": it is empty" : "");
     halo_json_finish(&alone);
@@ -76,7 +76,8 @@ int halo_client_conversation_read(const struct halo_client_conversation *convers
         halo_client_say("out of memory");
         good = false;
     } else if (good && halo_msg_decode(ret, w.at, w.len - 1, HALO_ROLE_CLIENT, &refusal) != 0) {
-        halo_client_say("%s", refusal.message);
+        bool of_field = strncmp(refusal.message, "template.", 9) == 0; /* nobody has asked for a template */
+        halo_client_say("%s", refusal.message + (of_field ? 9 : 0));
         good = false;
     }
     halo_json_finish(&w);

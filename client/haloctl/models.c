@@ -37,12 +37,13 @@ static void on_load_event(struct halo_ctl *ctl, const struct halo_ev *ev, void *
     if (ctl->json || ev->type != HALO_EV_LOADED)
         return;
     const struct halo_ev_loaded *l = &ev->loaded;
-    char weights[32], kv[32];
-    halo_client_print_line(
-        stdout, "loaded %.*s (%.*s) on %.*s: %s of weights, %s of KV cache, context %lld, in %.0f ms (%.2f GB/s)",
-        (int)l->model.len, l->model.at, (int)l->arch.len, l->arch.at, (int)l->device.len, l->device.at,
-        halo_ctl_bytes(l->weights_bytes, weights), halo_ctl_bytes(l->kv_bytes, kv), (long long)l->context, l->load_ms,
-        l->gb_s);
+    char weights[32], kv[32], took[64] = ", already in memory";
+    if (l->load_ms > 0)
+        snprintf(took, sizeof(took), ", in %.0f ms (%.2f GB/s)", l->load_ms, l->gb_s);
+    halo_client_print_line(stdout, "loaded %.*s (%.*s) on %.*s: %s of weights, %s of KV cache, context %lld%s",
+                           (int)l->model.len, l->model.at, (int)l->arch.len, l->arch.at, (int)l->device.len,
+                           l->device.at, halo_ctl_bytes(l->weights_bytes, weights), halo_ctl_bytes(l->kv_bytes, kv),
+                           (long long)l->context, took);
     halo_ctl_print_stages(&l->stages);
     for (size_t i = 0; i < l->changes.n && !ctl->quiet; i++)
         halo_client_say("changed: %.*s", (int)l->changes.at[i].len, l->changes.at[i].at);

@@ -48,7 +48,7 @@ check 'plan' 0 'fits' -- "$ctl" plan fable-Q4_K_M
 check 'load' 0 '^loaded fable-Q4_K_M \(qwen3\) on cpu' -- "$ctl" load --context 1024 fable-Q4_K_M
 check 'a time with a unit' 0 '"keep_alive_s":300' -- "$ctl" --json load --keep-alive 5m fable-Q4_K_M
 check 'a time that is none' 2 "keep-alive: '5x' is not a number of seconds" -- "$ctl" load --keep-alive 5x fable-Q4_K_M
-check 'no time' 0 '^loaded' -- "$ctl" load --keep-alive -1 fable-Q4_K_M
+check 'no time, of a model that is there' 0 '^loaded.*, already in memory$' -- "$ctl" load --keep-alive -1 fable-Q4_K_M
 check 'a size with a unit' 0 '"budget_bytes":8000000000,' -- "$ctl" --json plan --budget 8G fable-Q4_K_M
 check 'a size in powers of 1024' 0 '"budget_bytes":1610612736,' -- "$ctl" --json plan --budget 1.5GiB fable-Q4_K_M
 check 'a size that is none' 2 "budget: '-8G' is not a number of bytes" -- "$ctl" plan --budget -8G fable-Q4_K_M
@@ -80,7 +80,8 @@ printf '[{"role":"user","contents":"x"}]' >"$run/misspelt"
 printf '[{"role":"user","content":"x"}' >"$run/cut"
 check 'template reads messages and tools from files' 0 '^2 mm<|im_end|>$' -- "$ctl" template -m fable-Q4_K_M --messages "$run/messages" --tools "$run/tools" --template-vars '{"enable_thinking":false}'
 check 'generate with messages and tools' 0 '"prompt_tokens":[1-9]' -- "$ctl" --json generate -n 2 --messages "$run/messages" --tools "$run/tools"
-check 'a misspelt field of a file is named before anything is sent' 2 'messages\[0\]: unknown field "contents"' -- "$ctl" generate --messages "$run/misspelt"
+check 'a file without a byte' 2 'haloctl: /dev/null is not JSON: it is empty' -- "$ctl" generate --messages /dev/null
+check 'a misspelt field of a file is named before anything is sent' 2 'haloctl: messages\[0\]: unknown field "contents"' -- "$ctl" generate --messages "$run/misspelt"
 check 'a file that is cut short is no JSON' 2 'cut is not JSON' -- "$ctl" template -m fable-Q4_K_M --messages "$run/cut"
 check 'variables that are no object' 2 'template_vars: expected an object' -- "$ctl" template -m fable-Q4_K_M --template-vars '[1]' x
 check 'a prompt takes no tools' 2 'need --messages' -- "$ctl" generate --tools "$run/tools" hello
