@@ -241,7 +241,8 @@ int halo_hip_emit_head_matmul(struct halo_hip_compiler *c, const struct halo_op_
 bool halo_hip_uses_expert_tiles(const struct halo_hip_compiler *c, const struct halo_op_moe_matmul *u, uint32_t k)
 {
     const struct halo_weight *w = &c->plan->weights[u->weight[k]];
-    bool sparse = u->choice != HALO_NONE && halo_hip_uses_strips(c, w->type, c->min_rows, w->n_cols);
+    bool sparse = u->choice != HALO_NONE && c->min_rows <= HALO_STRIP_X &&
+                  halo_hip_uses_strips(c, w->type, c->min_rows, w->n_cols);
     return halo_hip_uses_gemm(c->min_rows, w->n_cols) && !sparse &&
            halo_hip_kernel_find(c->model->device, HALO_HIP_MOE_GEMM, w->type, HALO_MOE_TILE) >= 0;
 }

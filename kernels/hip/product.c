@@ -47,10 +47,10 @@ static int emit_strips(struct halo_hip_compiler *c, const struct halo_hip_produc
     struct halo_hip_patch patches[] = {HALO_HIP_AMOUNT(struct halo_strip_args, n_rows, halo_hip_per_span(1)),
                                        HALO_HIP_INPUT(struct halo_strip_args, row_index, output, 0),
                                        {.kind = HALO_HIP_PATCH_END}};
-    uint32_t blocks = 0;
+    uint32_t cols = c->min_span > HALO_STRIP_X ? HALO_STRIP_PANELS_WIDE * HALO_STRIP_COLS : HALO_STRIP_COLS, blocks = 0;
     for (uint32_t i = 0; i < p->n_matrices; i++) {
         args.matrix[i] = p->matrix[i];
-        blocks += HALO_HIP_CEIL(p->matrix[i].n_rows, HALO_STRIP_COLS);
+        blocks += HALO_HIP_CEIL(p->matrix[i].n_rows, cols);
     }
     if (!p->row_index)
         patches[1] = patches[2];

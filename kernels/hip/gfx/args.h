@@ -90,9 +90,12 @@ struct halo_gemv_args {
 };
 
 /* strip_<type>: the same for up to eight rows in f16, on chips with matrix units, strip_<type>_x32 for up to
- * HALO_STRIP_X. n_cols % 32 == 0. Grid (sum over the matrices of ceil(n_rows / HALO_STRIP_COLS)). */
-#define HALO_STRIP_COLS 16 /* weight rows of a block */
+ * HALO_STRIP_X, strip_<type>_x64 for up to HALO_STRIP_X_WIDE. n_cols % 32 == 0. Grid (sum over the matrices of
+ * ceil(n_rows / HALO_STRIP_COLS)), of x64 with HALO_STRIP_PANELS_WIDE times the columns. */
+#define HALO_STRIP_COLS 16 /* weight rows of a panel; blocks have one, of x64 more */
 #define HALO_STRIP_X 32
+#define HALO_STRIP_X_WIDE 64
+#define HALO_STRIP_PANELS_WIDE 2
 struct halo_strip_args {
     struct halo_matrix_arg matrix[3];
     const uint16_t *half; /* of half_rows, of quantized types in the order of strips */

@@ -1,12 +1,12 @@
-/* strip.h: products of 5 to 32 rows on chips with matrix units, where dot products of each row by itself would take
+/* strip.h: products of 5 to 64 rows on chips with matrix units, where dot products of each row by itself would take
  * longer than memory, and tiles of 128 weight rows would be too few blocks to cover its latency: what the strip kernels
  * of all types share.
  *
- * A block computes 16 weight rows for all rows of x. Its waves share the units of the rows, HALO_STRIP_PARTS units at
- * once to a wave; at the end their sums are added in LDS. A lane converts its unit to f16 in registers and the matrix
- * unit reads it there (gfx.h) for HALO_STRIP_TILE rows of x at a time: weights are loaded and converted once, 16 bytes
- * a lane, and x is read once for 16 rows. x is in f16, of quantized types in the order of strips (layout.h), of plain
- * types in its own.
+ * A block computes a panel of 16 weight rows, or two, for all rows of x. Its waves share the units of the rows,
+ * HALO_STRIP_PARTS units at once to a wave; at the end their sums are added in LDS. A lane converts its unit to f16 in
+ * registers and the matrix unit reads it there (gfx.h) for HALO_STRIP_TILE rows of x at a time: weights are loaded and
+ * converted once, 16 bytes a lane, and x is read once for a block. x is in f16, of quantized types in the order of
+ * strips (layout.h), of plain types in its own.
  */
 #ifndef HALO_GFX_STRIP_H
 #define HALO_GFX_STRIP_H
@@ -93,13 +93,15 @@ template <uint32_t TYPE> struct strip_stage {
     typename strip_code<TYPE>::raw raw[HALO_STRIP_ROWS];
 };
 
-template <uint32_t TYPE>
-HALO_DEVICE void strip_load(const uint8_t *const *row, const halo_row_layout &at, uint32_t base, uint32_t n,
-                            strip_stage<TYPE> *ret)
+template <uint32_t TYPE, uint32_t PANELS>
+HALO_DEVICE void strip_load(const uint8_t *const (*row)[HALO_STRIP_ROWS], const halo_row_layout &at, uint32_t base,
+                            uint32_t n, strip_stage<TYPE> *ret)
 {
 #pragma unroll
-    for (int i = 0; i < HALO_STRIP_ROWS; i++)
-        ret->raw[i] = strip_code<TYPE>::load(row[i], at, base, n);
+    for (uint32_t p = 0; p < PANELS; p++)
+#pragma unroll
+        for (int i = 0; i < HALO_STRIP_ROWS; i++)
+            ret[p].raw[i] = strip_code<TYPE>::load(row[p][i], at, base, n);
 }
 
 /* The rows of x of a tile, as far as they exist. */
@@ -116,28 +118,45 @@ template <uint32_t TYPE> HALO_DEVICE void strip_load_x(const uint16_t *x, uint32
     }
 }
 
-template <uint32_t TYPE, uint32_t X>
-HALO_DEVICE void strip_products(const strip_stage<TYPE> &stage, const uint16_t *const *x, uint32_t n_rows,
-                                uint32_t base, uint32_t n, float (*sums)[HALO_STRIP_SUMS])
+/* Whether a tile of x is loaded while the one in front of it is multiplied. Kernels of fewer tiles have two blocks to
+ * an SM, and no registers for it. */
+template <uint32_t X> constexpr bool strip_ahead = X > HALO_STRIP_X;
+
+/* Products of the rows of x with what `stage` has of the units from `base` on. `xs` has the first tile of x where
+ * strip_ahead; at the end that of the next step. */
+template <uint32_t TYPE, uint32_t X, uint32_t PANELS>
+HALO_DEVICE void strip_products(const strip_stage<TYPE> (&stage)[PANELS], const uint16_t *const *x, uint32_t n_rows,
+                                uint32_t base, uint32_t n, uint32_t (&xs)[16], float (*sums)[PANELS][HALO_STRIP_SUMS])
 {
-    uint32_t w[HALO_STRIP_ROWS][16];
+    uint32_t w[PANELS][HALO_STRIP_ROWS][16];
 #pragma unroll
-    for (int i = 0; i < HALO_STRIP_ROWS; i++)
-        strip_code<TYPE>::halves(stage.raw[i], base, w[i]);
+    for (uint32_t p = 0; p < PANELS; p++)
+#pragma unroll
+        for (int i = 0; i < HALO_STRIP_ROWS; i++)
+            strip_code<TYPE>::halves(stage[p].raw[i], base, w[p][i]);
 #pragma unroll
     for (uint32_t t = 0; t < strip_tiles<X>; t++) {
-        if (t > 0 && t * HALO_STRIP_TILE >= n_rows)
+        const bool last = t + 1 == strip_tiles<X> || (t + 1) * HALO_STRIP_TILE >= n_rows;
+        uint32_t now[16];
+        if (!strip_ahead<X>)
+            strip_load_x<TYPE>(x[t], base, n, xs);
+#pragma unroll
+        for (uint32_t i = 0; i < 16; i++)
+            now[i] = xs[i];
+        if (strip_ahead<X>)
+            strip_load_x<TYPE>(last ? x[0] : x[(t + 1) % strip_tiles<X>], last ? base + STRIP_STEP : base, n, xs);
+#pragma unroll
+        for (uint32_t p = 0; p < PANELS; p++)
+            halo_strip_mma(w[p], now, sums[t][p]);
+        if (last)
             break;
-        uint32_t xs[16];
-        strip_load_x<TYPE>(x[t], base, n, xs);
-        halo_strip_mma(w, xs, sums[t]);
     }
 }
 
-/* The waves' sums: an output to a thread at a time. */
-template <uint32_t TYPE, uint32_t X>
-HALO_DEVICE void strip_store(const halo_strip_args &a, const halo_matrix_arg &matrix, uint32_t row0, strip_lds<X> &lds,
-                             const float (*sums)[HALO_STRIP_SUMS])
+/* The waves' sums of a panel: an output to a thread at a time. */
+template <uint32_t TYPE, uint32_t X, uint32_t PANELS>
+HALO_DEVICE void strip_store(const halo_strip_args &a, const halo_matrix_arg &matrix, uint32_t row0, uint32_t panel,
+                             strip_lds<X> &lds, const float (*sums)[PANELS][HALO_STRIP_SUMS])
 {
 #pragma unroll
     for (uint32_t t = 0; t < strip_tiles<X>; t++)
@@ -145,7 +164,7 @@ HALO_DEVICE void strip_store(const halo_strip_args &a, const halo_matrix_arg &ma
         for (int i = 0; i < HALO_STRIP_SUMS; i++) {
             const uint32_t r = t * HALO_STRIP_TILE + halo_strip_sum_x(i);
             if (r < X)
-                lds.sum[halo_wave()][r][halo_strip_sum_row(i)] = sums[t][i];
+                lds.sum[halo_wave()][r][halo_strip_sum_row(i)] = sums[t][panel][i];
         }
     halo_barrier();
     const uint32_t i = halo_tid() % HALO_STRIP_COLS;
@@ -161,50 +180,73 @@ HALO_DEVICE void strip_store(const halo_strip_args &a, const halo_matrix_arg &ma
     }
 }
 
-template <uint32_t TYPE, uint32_t X> HALO_DEVICE void strip(const halo_strip_args &a, strip_lds<X> &lds)
+/* A block has PANELS times HALO_STRIP_COLS weight rows. */
+template <uint32_t TYPE, uint32_t X, uint32_t PANELS>
+HALO_DEVICE void strip(const halo_strip_args &a, strip_lds<X> &lds)
 {
+    constexpr uint32_t COLS = PANELS * HALO_STRIP_COLS;
     uint32_t block = halo_block_x(), m = 0;
-    for (; m + 1 < a.n_matrices && block >= HALO_HIP_CEIL(a.matrix[m].n_rows, HALO_STRIP_COLS); m++)
-        block -= HALO_HIP_CEIL(a.matrix[m].n_rows, HALO_STRIP_COLS);
+    for (; m + 1 < a.n_matrices && block >= HALO_HIP_CEIL(a.matrix[m].n_rows, COLS); m++)
+        block -= HALO_HIP_CEIL(a.matrix[m].n_rows, COLS);
     const halo_matrix_arg matrix = m == 0 ? a.matrix[0] : m == 1 ? a.matrix[1] : a.matrix[2];
     const halo_row_layout at = halo_hip_row_layout(TYPE, a.n_cols);
-    const uint32_t n = a.n_cols / HALO_HIP_UNIT, row0 = block * HALO_STRIP_COLS;
-    const uint8_t *row[HALO_STRIP_ROWS];
-    for (int i = 0; i < HALO_STRIP_ROWS; i++)
-        row[i] = static_cast<const uint8_t *>(matrix.weight) +
-                 (uint64_t)halo_min_of(row0 + halo_strip_row(i), matrix.n_rows - 1) * at.stride;
+    const uint32_t n = a.n_cols / HALO_HIP_UNIT, row0 = block * COLS;
+    const uint8_t *row[PANELS][HALO_STRIP_ROWS];
+#pragma unroll
+    for (uint32_t p = 0; p < PANELS; p++)
+#pragma unroll
+        for (int i = 0; i < HALO_STRIP_ROWS; i++)
+            row[p][i] =
+                static_cast<const uint8_t *>(matrix.weight) +
+                (uint64_t)halo_min_of(row0 + p * HALO_STRIP_COLS + halo_strip_row(i), matrix.n_rows - 1) * at.stride;
     uint32_t base = halo_wave() * HALO_STRIP_PARTS;
-    strip_stage<TYPE> now = {};
+    strip_stage<TYPE> now[PANELS] = {};
     if (base < n)
-        strip_load<TYPE>(row, at, base, n, &now);
+        strip_load<TYPE, PANELS>(row, at, base, n, now);
     halo_inputs_ready();
     const uint16_t *x[strip_tiles<X>];
+#pragma unroll
     for (uint32_t t = 0; t < strip_tiles<X>; t++) {
         const uint32_t r = halo_min_of(t * HALO_STRIP_TILE + halo_strip_x_row(), a.n_rows - 1);
         x[t] = a.half + (uint64_t)(a.row_index ? a.row_index[r] : r) * a.x_stride;
     }
-    float sums[strip_tiles<X>][HALO_STRIP_SUMS] = {};
+    float sums[strip_tiles<X>][PANELS][HALO_STRIP_SUMS] = {};
+    uint32_t xs[16];
+    if (strip_ahead<X>)
+        strip_load_x<TYPE>(x[0], base, n, xs);
 #pragma unroll 1
     for (; base < n; base += STRIP_STEP) {
-        strip_stage<TYPE> next = now;
+        strip_stage<TYPE> next[PANELS];
+#pragma unroll
+        for (uint32_t p = 0; p < PANELS; p++)
+            next[p] = now[p];
         if (base + STRIP_STEP < n)
-            strip_load<TYPE>(row, at, base + STRIP_STEP, n, &next);
-        strip_products<TYPE, X>(now, x, a.n_rows, base, n, sums);
-        now = next;
+            strip_load<TYPE, PANELS>(row, at, base + STRIP_STEP, n, next);
+        strip_products<TYPE, X, PANELS>(now, x, a.n_rows, base, n, xs, sums);
+#pragma unroll
+        for (uint32_t p = 0; p < PANELS; p++)
+            now[p] = next[p];
     }
-    strip_store<TYPE, X>(a, matrix, row0, lds, sums);
+#pragma unroll
+    for (uint32_t p = 0; p < PANELS; p++) {
+        if (p > 0)
+            halo_barrier();
+        strip_store<TYPE, X, PANELS>(a, matrix, row0 + p * HALO_STRIP_COLS, p, lds, sums);
+    }
 }
 
-#define HALO_STRIP_KERNEL(TYPE, type, X, name)                                                                         \
+#define HALO_STRIP_KERNEL(TYPE, X, PANELS, resident, name)                                                             \
     typedef strip_lds<X> name##_lds;                                                                                   \
-    HALO_KERNEL_EARLY(name, halo_strip_args, 256)                                                                      \
+    HALO_KERNEL_RESIDENT(name, halo_strip_args, 256, resident)                                                         \
     {                                                                                                                  \
         HALO_LDS(name##_lds, lds);                                                                                     \
-        strip<HALO_TYPE_##TYPE, X>(a, lds);                                                                            \
+        strip<HALO_TYPE_##TYPE, X, PANELS>(a, lds);                                                                    \
     }
 #define HALO_STRIP_KERNELS(TYPE, type)                                                                                 \
-    HALO_STRIP_KERNEL(TYPE, type, 8, strip_##type)                                                                     \
-    HALO_STRIP_KERNEL(TYPE, type, HALO_STRIP_X, strip_##type##_x32)
+    HALO_STRIP_KERNEL(TYPE, 8, 1, 2, strip_##type)                                                                     \
+    HALO_STRIP_KERNEL(TYPE, HALO_STRIP_X, 1, 2, strip_##type##_x32)
+#define HALO_STRIP_WIDE_KERNEL(TYPE, type)                                                                             \
+    HALO_STRIP_KERNEL(TYPE, HALO_STRIP_X_WIDE, HALO_STRIP_PANELS_WIDE, 1, strip_##type##_x64)
 #endif
 
 #endif

@@ -3,11 +3,11 @@
 #include "strip.h"
 
 #if !defined(HALO_NO_MATRIX)
-HALO_STRIP_KERNEL(F16, f16, 8, strip_f16)
+HALO_STRIP_KERNEL(F16, 8, 1, 2, strip_f16)
 #endif
 /* On RDNA3 both halves of a wave would unpack the same weights: slower than dot products. */
 #if !defined(HALO_NO_MATRIX) && !HALO_GFX11
-HALO_STRIP_KERNEL(F16, f16, HALO_STRIP_X, strip_f16_x32)
+HALO_STRIP_KERNEL(F16, HALO_STRIP_X, 1, 2, strip_f16_x32)
 HALO_STRIP_KERNELS(BF16, bf16)
 HALO_STRIP_KERNELS(Q8_0, q8_0)
 HALO_STRIP_KERNELS(Q4_0, q4_0)

@@ -148,10 +148,11 @@ static void gemm(void **state)
 /* Three matrices, the rows of x by an index or in order. */
 static void strip_shape(const struct gfx_type *type, uint32_t n_cols, uint32_t n_rows, const uint32_t *index)
 {
-    enum { N = 3, X = HALO_STRIP_X, ROWS = X + 1, STRIDE = 40 };
+    enum { N = 3, X = HALO_STRIP_X_WIDE, ROWS = X + 1, STRIDE = 40 };
     static const uint32_t n_weight_rows[N] = {33, 5, 16};
     char name[40];
-    snprintf(name, sizeof(name), "strip_%s%s", type->name, n_rows > 8 ? "_x32" : "");
+    const uint32_t cols = n_rows > HALO_STRIP_X ? HALO_STRIP_PANELS_WIDE * HALO_STRIP_COLS : HALO_STRIP_COLS;
+    snprintf(name, sizeof(name), "strip_%s%s", type->name, n_rows > HALO_STRIP_X ? "_x64" : n_rows > 8 ? "_x32" : "");
     float *x = gfx_floats(X * n_cols, n_cols), *bias = gfx_floats(33, 8), *out[N];
     for (uint32_t i = 0; i < n_cols; i++)
         x[i] *= 3e5f; /* the first row has a scale */
@@ -170,7 +171,7 @@ static void strip_shape(const struct gfx_type *type, uint32_t n_cols, uint32_t n
         weight[m] = gfx_weights(type->type, n_cols, n_weight_rows[m], 4 + m);
         out[m] = gfx_floats(ROWS * STRIDE, 77);
         args.matrix[m] = (struct halo_matrix_arg){weight[m], m ? NULL : bias, out[m], n_weight_rows[m], STRIDE};
-        blocks += HALO_HIP_CEIL(n_weight_rows[m], HALO_STRIP_COLS);
+        blocks += HALO_HIP_CEIL(n_weight_rows[m], cols);
     }
     float *before = gfx_floats(ROWS * STRIDE, 77);
     gfx_run(name, blocks, 1, 1, &args);
@@ -210,6 +211,7 @@ static void strip(void **state)
         strip_shape(&gfx_types[t], gfx_types[t].block == 256 ? 768 : 13 * 32, 8, index);
 #ifndef HALO_TEST_GFX11 /* nor one of more rows */
         strip_shape(&gfx_types[t], gfx_types[t].block == 256 ? 256 : 9 * 32, t % 2 ? 9 : 32, NULL);
+        strip_shape(&gfx_types[t], gfx_types[t].block == 256 ? 256 : 9 * 32, t % 2 ? 64 : 33, NULL);
 #endif
     }
 }
