@@ -33,6 +33,18 @@ check 'unknown verb' 2 "unknown verb 'frobnicate'" -- "$ctl" frobnicate
 check 'unknown option' 2 'max-tokes' -- "$ctl" generate --max-tokes 3 hello
 check 'a number that is none' 2 "'three'" -- "$ctl" generate -n three hello
 check 'help lists options' 0 'temperature' -- "$ctl" generate --help
+every_option_is_written() { # in the man page
+    local verb option page seen=0 missing=0
+    page=" $(sed 's/\\-/-/g' "$models/../../client/haloctl/haloctl.1" | tr -c 'a-z\n-' ' ' | tr '\n' ' ') "
+    for verb in $("$ctl" help | sed -n 's/^  \([a-z]*\) .*/\1/p'); do
+        for option in $("$ctl" "$verb" --help | grep -oE -- '--[a-z][a-z-]+'); do
+            seen=$((seen + 1))
+            [[ $page = *" $option "* ]] || { echo "$verb $option is missing"; missing=1; }
+        done
+    done
+    [ "$seen" -gt 60 ] && [ "$missing" -eq 0 ]
+}
+check 'the man page has every option' 0 -- every_option_is_written
 check 'version' 0 'protocol 1' -- "$ctl" --version
 
 "$halod" --socket "$HALO_SOCKET" --model-dir "$models" --state-dir "$run/state" --device cpu --engine "$engine" 2>"$run/log" &
