@@ -25,7 +25,8 @@
 
 #define N_TEXTS 2
 #define REPLY 4
-#define LONG 40 /* ids of a prompt that uses nearly all experts of a layer */
+#define TOGETHER 8 /* sequences */
+#define LONG 40    /* ids of a prompt that uses nearly all experts of a layer */
 
 static const char *const models[] = {
     "tiny-gpt-oss",   /* MXFP4, biases of experts */
@@ -142,7 +143,7 @@ static void run_resident(uint32_t n_texts)
 static void run_texts(struct child *c)
 {
     for (uint32_t t = 0; t < N_TEXTS; t++)
-        expect_text(c, 100 + t, t);
+        expect_text(c, 101 + t, t);
     for (uint32_t t = 0; t < N_TEXTS; t++)
         send_text(c, 200 + t, model, t, NULL, 0);
     while (c->requests[200].n_ids == 0 && c->requests[200].n_terminal == 0)
@@ -181,7 +182,39 @@ static void streamed_is_resident(void **state)
     }
 }
 
-/* Every step reads every streamed layer once, however many rows it has. `plan` and `load` name the same layers. */
+/* `plan` says that so many layers stream with the last budget. */
+static void expect_plan(struct child *c, long n_layers)
+{
+    child_send(c,
+               "{\"type\":\"plan\",\"id\":%lld,\"model\":\"%s\",\"params\":{\"context\":256,\"kv_tokens\":1024,"
+               "\"budget_bytes\":%ld}}",
+               (long long)++next_id, model, budget);
+    struct child_request *plan = child_wait(c, next_id);
+    assert_non_null(strstr(plan->last, "\"resident\":false,\"loadable\":true"));
+    assert_int_equal(child_number(plan, "streamed_layers"), n_layers);
+}
+
+/* Every step reads every streamed layer once, however many rows it has. */
+static void expect_layers_read(struct child *c, long disk)
+{
+    child_send(c, "{\"type\":\"stats\",\"id\":500}");
+    struct child_request *stats = child_wait(c, 500);
+    long n_steps = child_number(stats, "steps"), n_read = child_number(stats, "layer_read_bytes");
+    print_message("%s: %ld steps, %ld bytes a step, %ld read\n", model, n_steps, disk, n_read);
+    assert_in_range(n_read, n_steps * disk, (n_steps + 1) * disk); /* two layers are read ahead */
+    assert_int_equal(child_number(stats, "layer_failures"), 0);
+}
+
+/* As many sequences as share their steps. */
+static void run_together(struct child *c)
+{
+    for (int64_t i = 0; i < TOGETHER; i++)
+        send_text(c, 600 + i, model, (uint32_t)i % N_TEXTS, NULL, 0);
+    for (int64_t i = 0; i < TOGETHER; i++)
+        assert_int_equal(child_wait(c, 600 + i)->n_ids, REPLY);
+}
+
+/* All layers stream; then some of them, with the ids of the resident model too. */
 static void layers_stream(void **state)
 {
     for (size_t m = 0; m < (is_few() ? 1 : N_DENSE); m++) {
@@ -190,26 +223,24 @@ static void layers_stream(void **state)
         run_resident(is_few() ? 1 : N_TEXTS);
         begin(&c);
         load_streamed(&c);
-        long disk = child_number(&c.requests[next_id], "disk"),
-             n_layers = child_number(&c.requests[next_id], "n_layers");
-        assert_true(n_layers > 2);
-        child_send(&c,
-                   "{\"type\":\"plan\",\"id\":90,\"model\":\"%s\",\"params\":{\"context\":256,\"kv_tokens\":1024,"
-                   "\"budget_bytes\":%ld}}",
-                   model, budget);
-        assert_non_null(strstr(child_wait(&c, 90)->last, "\"resident\":false,\"loadable\":true"));
-        assert_int_equal(child_number(&c.requests[90], "streamed_layers"), n_layers);
-        if (is_few())
-            expect_text(&c, 100, 0);
-        else
+        long disk = child_number(&c.requests[next_id], "disk"), n = child_number(&c.requests[next_id], "n_layers");
+        assert_true(n > 2);
+        expect_plan(&c, n);
+        expect_text(&c, 100, 0);
+        if (!is_few()) {
             run_texts(&c);
-        child_send(&c, "{\"type\":\"stats\",\"id\":500}");
-        long n_steps = child_number(child_wait(&c, 500), "steps");
-        long n_read = child_number(&c.requests[500], "layer_read_bytes");
-        print_message("%s: %ld layers, %ld steps, %ld bytes a step, %ld read\n", model, n_layers, n_steps, disk,
-                      n_read);
-        assert_in_range(n_read, n_steps * disk, (n_steps + 1) * disk); /* two layers are read ahead */
-        assert_int_equal(child_number(&c.requests[500], "layer_failures"), 0);
+            run_together(&c);
+        }
+        expect_layers_read(&c, disk);
+        child_send(&c, "{\"type\":\"unload\",\"id\":501,\"model\":\"%s\"}", model);
+        assert_int_equal(child_wait(&c, 501)->terminal, HALO_EV_UNLOADED);
+        assert_int_equal(load(&c, model, "memory", budget)->error, HALO_ERROR_OUT_OF_MEMORY);
+        budget = child_number(&c.requests[next_id], "needed_bytes") - 1;
+        assert_int_equal(load(&c, model, "stream", budget)->terminal, HALO_EV_LOADED);
+        assert_in_range(child_number(&c.requests[next_id], "n_layers"), 1, n - 1);
+        expect_plan(&c, child_number(&c.requests[next_id], "n_layers"));
+        if (!is_few())
+            expect_text(&c, 502, 0);
         assert_int_equal(child_end(&c), 0);
     }
 }
