@@ -43,6 +43,11 @@ int __wrap_halo_fetch_submit(struct halo_fetch *fetch, const struct halo_fetch_r
     return 0;
 }
 
+static bool is_bad(const struct halo_fetch_done *done)
+{
+    return done->offset + done->n_bytes == atomic_load(&control->bad_end);
+}
+
 /* Takes the ends of cancelled reads away from ret[0..n), and adds one where nothing else comes. How many there are. */
 static uint32_t keep_given_up(struct halo_fetch_done *ret, uint32_t n, bool is_waiting)
 {
@@ -72,8 +77,10 @@ uint32_t __wrap_halo_fetch_reap(struct halo_fetch *fetch, struct halo_fetch_done
     if (atomic_load(&control->gives_up))
         n = keep_given_up(ret, n, wait_us > 0);
     for (uint32_t i = 0; i < n; i++)
-        if (is_due(&control->fail_after)) {
+        if (is_due(&control->fail_after) || is_bad(&ret[i])) {
             atomic_store(&control->fail_after, atomic_load(&control->stays_broken));
+            if (atomic_load(&control->is_bad_block))
+                atomic_store(&control->bad_end, ret[i].offset + ret[i].n_bytes);
             ret[i].error = -EIO;
             ret[i].failed_at = ret[i].offset;
         }

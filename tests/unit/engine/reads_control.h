@@ -11,6 +11,8 @@ extern struct reads_control {
     _Atomic int fail_after;   /* completions until one fails with EIO, 1: the next one; 0: none does */
     _Atomic int forget_after; /* reads until one is forgotten: its bytes do not arrive; 0: none is */
     atomic_bool stays_broken; /* all that follow fail too */
+    atomic_bool is_bad_block; /* the read that fails does so as often as it is tried, others do not */
+    _Atomic uint64_t bad_end; /* where that one ends in its file; 0: none */
     atomic_bool is_stalled;   /* nothing completes */
     _Atomic uint64_t late_ns; /* that the clock is ahead */
     _Atomic uint32_t n_waits; /* for something that is stalled */

@@ -26,6 +26,7 @@
 #define N_TEXTS 2
 #define REPLY 4
 #define TOGETHER 8 /* sequences */
+#define MIDDLE 30  /* reads of a dense model's step: those of four layers and more */
 #define LONG 40    /* ids of a prompt that uses nearly all experts of a layer */
 
 static const char *const models[] = {
@@ -355,8 +356,17 @@ static void an_io_error(void **state)
     atomic_store(&control->fail_after, 0);
     assert_int_equal(child_wait(&c, 100)->finish, HALO_WIRE_FINISH_LENGTH);
     expect_text(&c, 102, 0);
+    if (kind != kinds) { /* a layer in the middle, behind which others are read ahead */
+        atomic_store(&control->is_bad_block, true);
+        atomic_store(&control->fail_after, MIDDLE);
+        send_text(&c, 103, model, 0, NULL, 0);
+        expect_unreadable(&c, 103, kind, file);
+        atomic_store(&control->is_bad_block, false);
+        atomic_store(&control->bad_end, 0);
+        expect_text(&c, 104, 0);
+    }
     child_send(&c, "{\"type\":\"stats\",\"id\":500}");
-    assert_int_equal(child_number(child_wait(&c, 500), kind->failures), 1);
+    assert_int_equal(child_number(child_wait(&c, 500), kind->failures), kind == kinds ? 1 : 2);
     assert_int_equal(child_end(&c), 0);
 }
 
