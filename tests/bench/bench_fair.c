@@ -1,10 +1,11 @@
 /* bench_fair.c: what a long prompt does to those who are decoding beside it: time between tokens, as a client of
  * halod-engine sees it, before, beside and after, and how fast the prompt gets on beside them and alone.
  *
- *   bench_fair ENGINE MODEL.gguf [PROMPT_TOKENS 4096] [CLIENTS 8] [THREADS 2] [LIMIT_S 60]
+ *   bench_fair ENGINE MODEL.gguf [PROMPT_TOKENS 4096] [CLIENTS 8] [THREADS 2] [LIMIT_S 60] [REPLY_TOKENS]
  *
  * $DEVICE names the device (default cpu), $HALO_HIP_LIB the runtime of the HIP device. The prompt is cancelled after
- * LIMIT_S; its rate is then that of what was done. Never a pass or fail.
+ * LIMIT_S; its rate is then that of what was done. REPLY_TOKENS is how long the others' replies may get until then
+ * (default: as the prompt, 8000 at most); the KV pool holds all of them. Never a pass or fail.
  */
 #include <errno.h>
 #include <poll.h>
@@ -70,7 +71,8 @@ static void take_line(const char *line, struct gaps *gaps)
     if (id < 0 || id >= n_clients)
         return;
     if (strstr(line, "\"type\":\"done\""))
-        fail("a client's reply ended early: give a smaller prompt or limit");
+        fail("a client's reply ended before the prompt did: give more REPLY_TOKENS, a smaller prompt or a smaller "
+             "limit");
     if (!strstr(line, "\"type\":\"committed\""))
         return;
     if (gaps && n_tokens[id] >= WARM && gaps->n < MAX_GAPS)
@@ -208,7 +210,8 @@ int main(int argc, char **argv)
 {
     static struct gaps before, beside, after;
     if (argc < 3) {
-        fprintf(stderr, "usage: bench_fair ENGINE MODEL.gguf [PROMPT_TOKENS] [CLIENTS] [THREADS] [LIMIT_S]\n");
+        fprintf(stderr, "usage: bench_fair ENGINE MODEL.gguf [PROMPT_TOKENS] [CLIENTS] [THREADS] [LIMIT_S] "
+                        "[REPLY_TOKENS]\n");
         return 2;
     }
     unsigned n_prompt = argc > 3 ? (unsigned)atoi(argv[3]) : 4096;
@@ -216,12 +219,12 @@ int main(int argc, char **argv)
     double limit_s = argc > 6 ? atof(argv[6]) : 60;
     if (n_clients == 0 || n_clients > MAX_CLIENTS || n_prompt == 0)
         fail("1 to 32 clients, and a prompt");
-    unsigned n_reply = n_prompt < 8000 ? n_prompt : 8000; /* so that none ends before the prompt does */
+    unsigned n_reply = argc > 7 ? (unsigned)atoi(argv[7]) : n_prompt < 8000 ? n_prompt : 8000;
     signal(SIGPIPE, SIG_IGN);
     start_engine(argv[1], argc > 5 ? argv[5] : "2");
     fprintf(to_engine,
             "{\"type\":\"load\",\"id\":6000,\"model\":\"%s\",\"params\":{\"context\":%u,\"kv_tokens\":%u}}\n", argv[2],
-            n_prompt + 32, n_prompt + 64 + n_clients * (n_reply + 64));
+            (n_prompt > n_reply ? n_prompt : n_reply) + 32, n_prompt + 64 + n_clients * (n_reply + 64));
     fflush(to_engine);
     while (!pump(NULL, "\"type\":\"loaded\""))
         ;
