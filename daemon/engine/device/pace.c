@@ -16,7 +16,10 @@
 #define TRUSTED_ROWS 8   /* a step of fewer says little about the time of a row */
 #define AGAIN_AFTER 4    /* mixed steps until a slow decode step is looked at again */
 #define TILE 16          /* rows that kernels like to have together */
-#define APART 1.5        /* shares that pieces add however few they are: not every step has some */
+#define SHORT 32         /* rows: longer pieces are tried where those of a step have fewer */
+#define SEARCH_FIRST 32  /* pieces, all with as many replies, until then */
+#define SEARCH_AGAIN 256 /* until they are tried again */
+#define BETTER 0.75      /* a row of a piece twice as long that costs so much of one of the shorter is worth the wait */
 #define IDLE_NS 20000000 /* between two chunks: they do not follow each other */
 
 int halo_pace_init(struct halo_pace *pace, uint32_t max_decodes)
@@ -75,18 +78,16 @@ static uint32_t rows_alone(const struct halo_pace *pace, const struct halo_pace_
     return rows < load->n_left ? rows : load->n_left;
 }
 
-/* As many rows as add as much again as any number does, but at most twice as many as ever before: what a row adds is
- * known no better than that. */
-static uint32_t rows_apart(const struct halo_pace *pace, const struct halo_pace_load *load)
+/* Rows of a longer piece; 0: not in this step. */
+static uint32_t rows_apart(const struct halo_pace *pace, uint32_t n_left)
 {
-    uint32_t most = 2 * pace->line.most_rows;
-    most = most < load->n_left ? most : load->n_left;
-    return pace->owed_ns > 0 ? 0 : rows_in(pace->line.fixed_ns, pace->line.row_ns, most, most);
+    uint32_t rows = pace->apart.tried > 0 ? 2 * pace->apart.tried : pace->apart.rows;
+    return pace->owed_ns > 0 ? 0 : rows < n_left ? rows : n_left;
 }
 
-static bool is_apart(const struct halo_pace *pace, uint32_t n_decodes, double share_ns)
+static bool is_apart(const struct halo_pace *pace, uint32_t n_decodes)
 {
-    return pace->line.n_decodes == n_decodes && pace->line.fixed_ns > APART * share_ns;
+    return pace->apart.n_decodes == n_decodes && (pace->apart.tried > 0 || pace->apart.rows > 0);
 }
 
 uint32_t halo_pace_rows(const struct halo_pace *pace, const struct halo_pace_load *load)
@@ -105,8 +106,8 @@ uint32_t halo_pace_rows(const struct halo_pace *pace, const struct halo_pace_loa
     double ns = HALO_PACE_PIECES * wait_ns / load->n_prompts_of;
     if (ns < HALO_PACE_LEAST_NS)
         ns = HALO_PACE_LEAST_NS;
-    if (load->n_decodes > 0 && is_apart(pace, load->n_decodes, ns))
-        return rows_apart(pace, load);
+    if (load->n_decodes > 0 && is_apart(pace, load->n_decodes))
+        return rows_apart(pace, load->n_left);
     return rows_in(ns, row_ns, FIRST_BESIDE, load->n_left);
 }
 
@@ -124,33 +125,74 @@ static void follow_steadily(double *value, double seen, double at_first)
     *value += 0.25 * ((seen > most ? most : seen < least ? least : seen) - *value);
 }
 
-/* Rows of one number say nothing about the line: it stays as it was. */
-static void note_line(struct halo_pace *pace, uint32_t n_decodes, uint32_t n_rows, double added_ns)
+static void search_begin(struct halo_pace *pace, uint32_t n_rows, double added_ns)
 {
-    double known_ns = pace->line.fixed_ns + n_rows * pace->line.row_ns;
-    if (pace->line.n_decodes != n_decodes) {
-        memset(&pace->line, 0, sizeof(pace->line));
-        pace->line.n_decodes = n_decodes;
-        known_ns = 0;
+    pace->apart.tried = pace->apart.best = n_rows;
+    pace->apart.tried_ns = added_ns;
+    pace->apart.best_row_ns = added_ns / n_rows;
+}
+
+static void search_end(struct halo_pace *pace)
+{
+    pace->apart.rows = pace->apart.best_row_ns <= pace->added_row_ns / 2 ? pace->apart.best : 0;
+    pace->apart.tried = pace->apart.n = 0;
+    pace->apart.search_at = SEARCH_AGAIN;
+}
+
+/* A piece twice as long as the one before that costs about twice as much says that longer ones bring nothing. One that
+ * costs more than that ran in another way, and still longer ones may be cheap again. */
+static void search_on(struct halo_pace *pace, uint32_t n_rows, double added_ns)
+{
+    uint32_t wanted = 2 * pace->apart.tried;
+    double known_ns = pace->apart.tried_ns;
+    if (n_rows >= wanted && added_ns / n_rows <= BETTER * pace->apart.best_row_ns) {
+        pace->apart.best = n_rows;
+        pace->apart.best_row_ns = added_ns / n_rows;
     }
-    if (added_ns < 0)
-        added_ns = 0;
-    else if (known_ns > 0 && added_ns > 2 * known_ns) /* a hiccup, or more from now on: by steps */
-        added_ns = 2 * known_ns;
-    if (n_rows > pace->line.most_rows)
-        pace->line.most_rows = n_rows;
-    pace->line.weight = 0.9 * pace->line.weight + 1;
-    pace->line.rows = 0.9 * pace->line.rows + n_rows;
-    pace->line.ns = 0.9 * pace->line.ns + added_ns;
-    pace->line.rows_rows = 0.9 * pace->line.rows_rows + (double)n_rows * n_rows;
-    pace->line.rows_ns = 0.9 * pace->line.rows_ns + n_rows * added_ns;
-    double rows = pace->line.rows / pace->line.weight, ns = pace->line.ns / pace->line.weight;
-    double spread = pace->line.rows_rows / pace->line.weight - rows * rows;
-    if (spread < rows * rows / 16)
+    pace->apart.tried = n_rows;
+    pace->apart.tried_ns = added_ns;
+    if (n_rows < wanted || 2 * added_ns > HALO_PACE_APART_NS ||
+        (added_ns > 1.5 * known_ns && added_ns < 2.5 * known_ns))
+        search_end(pace);
+}
+
+/* A piece as long as longer ones are at present. */
+static void note_longer(struct halo_pace *pace, uint32_t n_rows, double added_ns)
+{
+    pace->apart.n++;
+    if (n_rows < pace->apart.rows) /* the rest of a prompt */
         return;
-    double row_ns = (pace->line.rows_ns / pace->line.weight - rows * ns) / spread;
-    pace->line.row_ns = row_ns < 0 ? 0 : row_ns > ns / rows ? ns / rows : row_ns;
-    pace->line.fixed_ns = ns - pace->line.row_ns * rows;
+    if (added_ns / n_rows > pace->added_row_ns / 2) { /* or a row costs more everywhere: to be measured */
+        pace->apart.rows = pace->apart.n = 0;
+        pace->apart.search_at = SEARCH_FIRST;
+    } else if (added_ns > HALO_PACE_APART_NS) {
+        pace->apart.rows = n_rows / 2;
+    } else if (pace->apart.n >= pace->apart.search_at && 2 * added_ns <= HALO_PACE_APART_NS) {
+        search_begin(pace, n_rows, added_ns);
+    }
+}
+
+static void note_beside(struct halo_pace *pace, uint32_t n_decodes, uint32_t n_rows, double ns)
+{
+    double added_ns = ns - halo_pace_decode_ns(pace, n_decodes), least_ns = 0.01 * ns;
+    if (added_ns < least_ns)
+        added_ns = least_ns;
+    if (pace->apart.n_decodes != n_decodes) {
+        memset(&pace->apart, 0, sizeof(pace->apart));
+        pace->apart.n_decodes = n_decodes;
+        pace->apart.search_at = SEARCH_FIRST;
+    }
+    if (pace->apart.tried > 0) {
+        search_on(pace, n_rows, added_ns);
+    } else if (pace->apart.rows > 0) {
+        note_longer(pace, n_rows, added_ns);
+    } else {
+        follow_steadily(&pace->added_row_ns, added_ns / n_rows, ns / (n_rows + n_decodes));
+        if (++pace->apart.n >= pace->apart.search_at && n_rows < SHORT && 2 * added_ns <= HALO_PACE_APART_NS)
+            search_begin(pace, n_rows, added_ns);
+    }
+    pace->owed_ns = added_ns;
+    pace->n_mixed++;
 }
 
 void halo_pace_note(struct halo_pace *pace, uint32_t n_decodes, uint32_t n_prompt_rows, uint64_t elapsed_ns)
@@ -169,13 +211,8 @@ void halo_pace_note(struct halo_pace *pace, uint32_t n_decodes, uint32_t n_promp
     }
     if (n_prompt_rows >= TRUSTED_ROWS && (n_decodes == 0 || pace->row_ns <= 0))
         follow(&pace->row_ns, ns / (n_prompt_rows + n_decodes), 0.5);
-    if (n_decodes == 0)
-        return;
-    double added_ns = ns - halo_pace_decode_ns(pace, n_decodes);
-    follow_steadily(&pace->added_row_ns, added_ns / n_prompt_rows, ns / (n_prompt_rows + n_decodes));
-    note_line(pace, n_decodes, n_prompt_rows, added_ns);
-    pace->owed_ns = added_ns;
-    pace->n_mixed++;
+    if (n_decodes > 0)
+        note_beside(pace, n_decodes, n_prompt_rows, ns);
 }
 
 /* So many rows took so long. */

@@ -3,9 +3,11 @@
  * Measured, not assumed: how long a step takes that only decodes, for each number of replies, and what a row of a
  * prompt adds to it. A step that also has pieces of prompts takes at most HALO_PACE_PIECES times longer on their
  * account. The reference is renewed: after HALO_PACE_MIXED mixed steps in a row, and for a number of replies not seen
- * before, one step goes without pieces. Where pieces cost much more than their share however few their rows are (a
- * device may have other kernels for more rows than replies have), not every step has some: one with as many rows as
- * cost that much again is followed by steps that only decode, until both have had the same time. Where nobody decodes
+ * before, one step goes without pieces. Where pieces of that length are short, longer ones are tried now and then,
+ * each twice as long as the one before: the first rows of a piece may cost what hundreds do (other kernels than those of
+ * replies, a long context that is read once for all of them). If a row costs less than half as much in a longer piece,
+ * not every step has one: a piece of at most HALO_PACE_APART_NS is followed by steps that only decode, until both have
+ * had the same time. Where nobody decodes
  * a piece is as long as a newcomer or a cancel may have to wait: any number of rows where the numbers do not depend on
  * the cut, else all that the batch holds, or half of them, a quarter and so on.
  *
@@ -17,8 +19,9 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#define HALO_PACE_PIECES 1.0      /* time of pieces for each unit of decode time: the step is twice as long */
-#define HALO_PACE_LEAST_NS 250000 /* pieces may always take this long: nobody sees the difference */
+#define HALO_PACE_PIECES 1.0        /* time of pieces for each unit of decode time: the step is twice as long */
+#define HALO_PACE_LEAST_NS 250000   /* pieces may always take this long: nobody sees the difference */
+#define HALO_PACE_APART_NS 50000000 /* a longer piece may take so long: a pause that a reader does not see */
 #define HALO_PACE_ALONE_NS 250000000
 #define HALO_PACE_MIXED 32
 #define HALO_PACE_CHUNK 256          /* rows: of a chunk whose cut matters, at least */
@@ -31,14 +34,15 @@ struct halo_pace {
     double row_ns;       /* smoothed time of one prompt row where nobody decodes, its share of the step; 0: unknown */
     double added_row_ns; /* smoothed time that one prompt row adds to a step of decodes; 0: unknown */
     uint32_t n_mixed;    /* mixed steps since the last one that only decoded */
-    /* Of mixed steps with `n_decodes` replies: sums of rows and of what they added, each step with 0.9 of the weight of
-     * the next, and the line through them. */
+    /* Longer pieces beside `n_decodes` replies. */
     struct {
-        uint32_t n_decodes, most_rows; /* most_rows: of one step */
-        double weight, rows, ns, rows_rows, rows_ns;
-        double fixed_ns, row_ns; /* what pieces add however few, and each row of them; 0: unknown */
-    } line;
-    double owed_ns;      /* time of decode steps until the next pieces */
+        uint32_t n_decodes;
+        uint32_t rows;         /* of one; 0: every step has a piece of its share */
+        uint32_t n, search_at; /* pieces since longer ones were tried; tried again after so many */
+        uint32_t tried, best;  /* while they are tried: rows of the last one, 0: they are not; rows of the best one */
+        double tried_ns, best_row_ns; /* what the last one added; what each row of the best one did */
+    } apart;
+    double owed_ns;      /* time of decode steps until the next longer piece */
     double chunk_row_ns; /* smoothed time of one row of a chunk of HALO_PACE_CHUNK rows or more; 0: unknown */
     /* Chunks that the device was given and that may not have ended. */
     struct {
