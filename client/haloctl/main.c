@@ -73,8 +73,9 @@ static const struct verb *find_verb(const char *name)
 static int show_help(struct halo_ctl *ctl, int argc, char **argv)
 {
     char option[] = "--help";
-    const struct verb *verb = argc > 1 ? find_verb(argv[1]) : NULL;
-    if (argc > 1 && !verb)
+    bool of_verb = argc > 1 && strcmp(argv[1], option) != 0 && strcmp(argv[1], "-h") != 0;
+    const struct verb *verb = of_verb ? find_verb(argv[1]) : NULL;
+    if (of_verb && !verb)
         return HALO_CTL_USAGE;
     if (verb && verb->run != show_help && verb->run != show_version)
         return verb->run(ctl, 2, (char *[]){argv[1], option, NULL});

@@ -32,6 +32,7 @@ check 'usage without a verb' 2 'usage: haloctl' -- "$ctl"
 check 'unknown verb' 2 "unknown verb 'frobnicate'" -- "$ctl" frobnicate
 check 'unknown option' 2 'max-tokes' -- "$ctl" generate --max-tokes 3 hello
 check 'a number that is none' 2 "'three'" -- "$ctl" generate -n three hello
+check 'help of help' 0 '^usage: haloctl' -- "$ctl" help --help
 check 'help lists options' 0 'temperature' -- "$ctl" generate --help
 every_option_is_written() { # in the man page
     local verb option page seen=0 missing=0
