@@ -88,7 +88,7 @@ static int set_load(struct halo_gguf *gguf, uint32_t *ret_part, struct halo_faul
             return out_of_memory(fault);
         *ret_part = i;
         r = access(path, F_OK) < 0 && errno == ENOENT
-                ? halo_fault_set(fault, HALO_FAULT_NOT_FOUND,
+                ? halo_fault_set(fault, HALO_FAULT_LOAD_FAILED,
                                  "part %u of %u is missing: all parts must be in one folder", i + 1, n_parts)
                 : part_load(gguf, i, fault);
         if (!r)
