@@ -247,8 +247,8 @@ static int make_score(struct halo_text_worker *worker, struct halo_job *job, str
     if (ids->n > job->model->context)
         return halo_text_overflow(job, ids->n, 0);
     if ((uint64_t)msg->from >= ids->n)
-        return halo_fault_set(&job->fault, HALO_FAULT_BAD_REQUEST, "from is %lld, the text has %zu tokens",
-                              (long long)msg->from, ids->n);
+        return halo_fault_set(&job->fault, HALO_FAULT_BAD_REQUEST, "from is %lld, the last position of the text is %zu",
+                              (long long)msg->from, ids->n - 1);
     struct halo_sequence_setup setup = {.kind = HALO_SEQUENCE_SCORE,
                                         .ids = ids->ids,
                                         .n_prompt = (uint32_t)ids->n,
