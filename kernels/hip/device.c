@@ -180,6 +180,8 @@ const struct halo_device_ops *halo_device_hip(void)
         .expert_bytes = halo_hip_expert_size,
         .set_experts = halo_hip_set_experts,
         .take_slots = halo_hip_take_slots,
+        .give_slab = halo_hip_give_slab,
+        .take_slab = halo_hip_take_slab,
     };
     return &ops;
 }

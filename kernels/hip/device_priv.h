@@ -22,6 +22,7 @@
 #include "gfx/args.h"
 #include "gfx/layout.h"
 #include "program_priv.h"
+#include "region_priv.h"
 #include "variant_priv.h"
 
 #define HALO_HIP_ALIGN 256
@@ -59,19 +60,6 @@ struct halo_device {
     pthread_mutex_t notice_lock; /* of the two below */
     uint32_t n_notices;
     char notice[HALO_DEVICE_NOTICE];
-};
-
-enum halo_hip_memory {
-    HALO_HIP_MEMORY_DEVICE,  /* the GPU's own; no host address */
-    HALO_HIP_MEMORY_WEIGHTS, /* pinned host memory that the GPU caches; not coherent while a kernel runs */
-    HALO_HIP_MEMORY_PINNED,  /* pinned host memory, coherent */
-    HALO_HIP_MEMORY_PAGED,   /* ordinary host memory; no device address */
-};
-
-struct halo_hip_region {
-    enum halo_hip_memory kind;
-    uint8_t *host, *device;
-    uint64_t n_bytes;
 };
 
 struct halo_hip_weight {
@@ -138,8 +126,7 @@ struct halo_device_model {
     const struct halo_plan *plan;
     struct halo_hip_weight *weights;       /* [n_weights] */
     uint64_t kv_first[HALO_KV_GROUPS_MAX]; /* where each group begins in its region */
-    struct halo_hip_region weight_region, file_region, kv_region, scratch_region, pinned_region, staging_region,
-        slot_region;
+    struct halo_hip_region weight_region, file_region, kv_region, scratch_region, pinned_region, staging_region;
     struct halo_hip_scratch scratch;
     struct halo_hip_tables tables; /* of rotations */
     struct halo_hip_input input[2];
@@ -185,11 +172,6 @@ int halo_hip_wait_like(struct halo_device *device, void *event, uint64_t *took_n
 bool halo_hip_wait_is_close(uint64_t waited_ns, uint64_t expected_ns);
 /* Records the device's event and waits for it, that is for all work queued so far. */
 int halo_hip_drain(struct halo_device *device, const char *what, char *reason);
-
-/* region.c */
-int halo_hip_region_take(struct halo_device *device, struct halo_hip_region *ret, enum halo_hip_memory kind,
-                         uint64_t n_bytes, const char *what, char *reason);
-void halo_hip_region_release(struct halo_device *device, struct halo_hip_region *region);
 
 /* memory.c: what models may take in total and now; and the driver's counters of one GPU, false unless all of them can
  * be read. The folder is /sys, or a test's. */
@@ -275,7 +257,7 @@ static inline uint8_t *halo_hip_weight(const struct halo_device_model *model, ui
     bool streamed = model->plan->weights[weight].streamed > 0;
     if (streamed && model->plan->weights[weight].role == HALO_WEIGHT_MATRIX)
         return (uint8_t *)(uintptr_t)(HALO_HIP_STREAMED_MATRIX << 32 | weight);
-    return (streamed ? model->slot_region.device : model->weight_region.device) + model->weights[weight].at;
+    return (streamed ? model->experts.slots.base : model->weight_region.device) + model->weights[weight].at;
 }
 
 /* The places of the experts of a weight; NULL: they are not streamed. */

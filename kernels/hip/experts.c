@@ -3,7 +3,6 @@
 
 #include <assert.h>
 #include <errno.h>
-#include <stdio.h>
 #include <stdlib.h>
 
 #include <common/carve.h>
@@ -95,7 +94,7 @@ void halo_hip_experts_destroy(struct halo_device_model *model)
     struct halo_hip_experts *x = &model->experts;
     if (x->event && !atomic_load(&model->device->lost))
         model->device->api.EventDestroy(x->event);
-    halo_hip_region_release(model->device, &model->slot_region);
+    halo_hip_slots_release(model);
     free(x->layers);
     free(x->is_chosen);
     free(x->ids);
@@ -108,35 +107,6 @@ uint64_t halo_hip_expert_size(const struct halo_device *device, const struct hal
 {
     (void)device;
     return halo_hip_weight_bytes(weight->type, weight->n_cols, weight->n_rows);
-}
-
-int halo_hip_take_slots(struct halo_device_model *model, struct halo_expert_slots *slots, char *reason)
-{
-    struct halo_device *device = model->device;
-    bool integrated = device->properties.integrated;
-    uint64_t n_bytes;
-    assert(!model->sealed && model->experts.n_layers > 0 && slots->n > 0 && slots->slot_bytes % HALO_HIP_ALIGN == 0);
-    if (slots->n > HALO_MOE_PLACES_MAX)
-        return halo_reason(reason, -ENOTSUP, "%u slots of experts, the hip device takes at most %d", slots->n,
-                           HALO_MOE_PLACES_MAX);
-    if (__builtin_mul_overflow(slots->slot_bytes, slots->n, &n_bytes))
-        n_bytes = UINT64_MAX;
-    int r = halo_hip_check(device, device->api.SetDevice(device->index), "choosing the GPU", reason);
-    if (!r)
-        r = halo_hip_region_take(device, &model->slot_region,
-                                 integrated ? HALO_HIP_MEMORY_WEIGHTS : HALO_HIP_MEMORY_DEVICE, n_bytes,
-                                 model->experts.is_dense ? "buffers of streamed layers" : "slots of experts", reason);
-    if (r)
-        return r;
-    for (uint32_t i = 0; i < model->plan->n_weights; i++)
-        if (model->plan->weights[i].streamed > 0) {
-            assert(slots->part_at[i] % HALO_HIP_ALIGN == 0);
-            model->weights[i].at = slots->part_at[i];
-            model->weights[i].expert_bytes = slots->slot_bytes;
-        }
-    model->experts.n_slots = slots->n;
-    slots->host = model->slot_region.host;
-    return 0;
 }
 
 void halo_hip_set_experts(struct halo_device_model *model, const struct halo_expert_source *source)
@@ -202,9 +172,10 @@ int halo_hip_experts_take(struct halo_hip_run *run, uint32_t n)
             return r;
         for (int i = 0; i < r; i++) {
             const struct halo_expert *expert = &x->taken[i];
-            assert(expert->slot < x->n_slots && expert->id < x->n_expert);
-            layer->moved |= place[expert->id] != expert->slot;
-            place[expert->id] = expert->slot;
+            assert(expert->slot < x->slots.n && expert->id < x->n_expert);
+            uint32_t at = halo_hip_slot_place(&x->slots, expert->slot);
+            layer->moved |= place[expert->id] != at;
+            place[expert->id] = at;
             int failed = expert->fresh ? bring_fresh(run, expert) : 0;
             if (failed)
                 return failed;

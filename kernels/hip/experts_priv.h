@@ -1,9 +1,9 @@
 /* experts_priv.h: the streamed experts, or layers, of a model on a GPU (kernels/experts.h).
  *
- * Slots lie one after the other in one region. A table for each layer says in which slot an expert is: the kernels
- * find it there (gfx/args.h, `place`), so no address of a launch changes. A step stops twice in a layer: behind the
- * router, where the copy of its choice to the host is queued, and in front of the first product of experts, where the
- * host waits for that copy, has the experts brought and writes the table. What lies between the two runs meanwhile.
+ * A table for each layer says at which place an expert is (slots_priv.h): the kernels find it there (gfx/args.h,
+ * `place`), so no address of a launch changes. A step stops twice in a layer: behind the router, where the copy of its
+ * choice to the host is queued, and in front of the first product of experts, where the host waits for that copy, has
+ * the experts brought and writes the table. What lies between the two runs meanwhile.
  *
  * An integrated GPU reads the slots where the drive wrote them; they are packed in place. For a discrete one the source
  * keeps the file's bytes, which are packed into two pinned buffers in turn and copied behind everything that was queued
@@ -23,6 +23,8 @@
 #include <kernels/experts.h>
 #include <kernels/plan.h>
 
+#include "slots_priv.h"
+
 struct halo_device;
 struct halo_device_model;
 struct halo_hip_run;
@@ -35,10 +37,10 @@ struct halo_hip_expert_layer {
 struct halo_hip_experts {
     bool is_dense;               /* whole layers of a model without experts */
     uint32_t n_layers, n_expert; /* n_expert: of the layer that has the most; 0: nothing is streamed */
-    uint32_t n_slots;
+    struct halo_hip_slots slots;
     struct halo_expert_source source;
     struct halo_hip_expert_layer *layers; /* [n_layers] */
-    uint32_t *place_host, *place_device;  /* [n_layers][n_expert] slot of each expert; pinned; where the GPU reads it */
+    uint32_t *place_host, *place_device;  /* [n_layers][n_expert] of each expert; pinned; where the GPU reads it */
     uint32_t *choice;          /* pinned: [rows][2 * n_used] of the layer under way, the bits of its floats */
     void *event;               /* recorded behind the copy of the choice, or behind a layer's last product */
     bool *is_chosen;           /* [n_expert] */
@@ -58,7 +60,6 @@ void halo_hip_experts_destroy(struct halo_device_model *model);
 
 /* Ops of the device. */
 uint64_t halo_hip_expert_size(const struct halo_device *device, const struct halo_weight *weight);
-int halo_hip_take_slots(struct halo_device_model *model, struct halo_expert_slots *slots, char *reason);
 void halo_hip_set_experts(struct halo_device_model *model, const struct halo_expert_source *source);
 
 /* The two stops of a layer, and the end of a step, whether it went well or not. */

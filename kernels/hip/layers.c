@@ -54,7 +54,7 @@ uint8_t *halo_hip_layer_matrix(const struct halo_device_model *model, uint32_t w
     const struct halo_hip_experts *x = &model->experts;
     const struct halo_hip_weight *w = &model->weights[weight];
     assert(w->info->streamed == x->layer);
-    return model->slot_region.device + x->place_host[x->layer - 1] * w->expert_bytes + w->at;
+    return x->slots.base + x->place_host[x->layer - 1] * w->expert_bytes + w->at;
 }
 
 int halo_hip_layer_release(struct halo_hip_run *run)

@@ -277,8 +277,8 @@ int halo_hip_model_seal(struct halo_device_model *model, char *reason)
             return halo_reason(reason, -EINVAL, "weight %s was never committed", model->plan->weights[i].name);
     }
     bool streams = model->experts.n_layers > 0;
-    if (streams && (!model->experts.source.choose || model->experts.n_slots == 0))
-        return halo_reason(reason, -EINVAL, "no %s of experts", model->experts.n_slots == 0 ? "slots" : "source");
+    if (streams && (!model->experts.source.choose || model->experts.slots.n == 0))
+        return halo_reason(reason, -EINVAL, "no %s of experts", model->experts.slots.n == 0 ? "slots" : "source");
     r = halo_hip_drain(device, "the end of the upload", reason);
     if (r)
         return r;

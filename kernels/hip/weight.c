@@ -261,8 +261,9 @@ int halo_hip_weight_bring_expert(struct halo_device_model *model, uint32_t index
         pack_in_place(model->packers, c, expert->base[part], model->experts.copy);
         return 0;
     }
-    uint64_t at = expert->slot * model->weights[index].expert_bytes + model->weights[index].at;
-    return upload(model, c, model->slot_region.device + at, reason);
+    const struct halo_hip_slots *slots = &model->experts.slots;
+    uint64_t at = halo_hip_slot_place(slots, expert->slot) * slots->slot_bytes + model->weights[index].at;
+    return upload(model, c, slots->base + at, reason);
 }
 
 int halo_hip_weight_commit(struct halo_device_model *model, uint32_t index, char *reason)

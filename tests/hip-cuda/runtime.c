@@ -62,7 +62,8 @@ int hipDeviceGetPCIBusId(char *ret, int n, int device)
     return r ? r : d->DeviceGetPCIBusId(ret, n, handle);
 }
 
-/* The layout of HIP 6: wave size, units, integrated, architecture. */
+/* The layout of HIP 6: wave size, units, integrated, architecture. With HALO_HIP_CUDA_INTEGRATED=1 a card with memory
+ * of its own plays one that shares the host's: its kernels read pinned memory over the bus. */
 int hipGetDevicePropertiesR0600(void *ret, int device)
 {
     static const int attributes[] = {CUDA_ATTRIBUTE_WARP_SIZE, CUDA_ATTRIBUTE_MULTIPROCESSORS,
@@ -71,6 +72,8 @@ int hipGetDevicePropertiesR0600(void *ret, int device)
     int handle, value[5] = {0}, error = d ? d->DeviceGet(&handle, device) : CUDA_NO_DEVICE;
     for (int i = 0; i < 5 && !error; i++)
         error = d->DeviceGetAttribute(&value[i], attributes[i], handle);
+    const char *plays = getenv("HALO_HIP_CUDA_INTEGRATED");
+    value[2] |= plays && strcmp(plays, "1") == 0;
     char *bytes = memset(ret, 0, 1472);
     memcpy(bytes + 308, &value[0], sizeof(int));
     memcpy(bytes + 388, &value[1], sizeof(int));

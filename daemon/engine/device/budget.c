@@ -82,6 +82,19 @@ static uint32_t most_pages(const struct halo_budget *budget, uint32_t n_context,
     return least;
 }
 
+/* A device that takes slots in slabs of the host's memory takes up to one more for each slab. */
+static uint64_t slabs_most(const struct halo_device_ops *ops, const struct halo_device *device,
+                           const struct halo_expert_shape *shape, uint64_t free_bytes)
+{
+    struct halo_device_info info;
+    ops->describe(device, &info);
+    if (!ops->give_slab || shape->is_dense || !(info.features & HALO_DEVICE_HOST_MEMORY))
+        return 0;
+    uint64_t n_slots = min_u64(free_bytes / shape->slot_bytes, shape->n_experts);
+    uint64_t n_slabs = n_slots / halo_expert_slab_slots(shape, (uint32_t)n_slots) + 1;
+    return n_slabs > HALO_EXPERTS_SLABS ? n_slabs : HALO_EXPERTS_SLABS;
+}
+
 static void add_slots(const struct halo_device_ops *ops, const struct halo_device *device, const struct halo_plan *plan,
                       struct halo_budget *ret)
 {
@@ -92,6 +105,7 @@ static void add_slots(const struct halo_device_ops *ops, const struct halo_devic
     ret->slot_bytes = shape.slot_bytes;
     ret->least_slots = shape.least_slots;
     ret->weights_bytes += shape.least_slots * shape.slot_bytes;
+    ret->weights_bytes += slabs_most(ops, device, &shape, ret->free_bytes) * shape.slot_bytes;
 }
 
 void halo_budget_streamed(const struct halo_budget *budget, const struct halo_plan *plan,

@@ -11,8 +11,7 @@ static enum halo_load_stage fail(struct halo_device_thread *t, struct halo_load 
 {
     assert(load->fault.code != HALO_FAULT_NONE);
     halo_device_forget_model(t, load->instance);
-    if (load->fault.code == HALO_FAULT_DEVICE_FAULT || load->fault.code == HALO_FAULT_DEVICE_HANG)
-        halo_device_on_failure(t, load->fault.code == HALO_FAULT_DEVICE_HANG ? -ETIME : HALO_DEVICE_E_LOST);
+    halo_device_on_fault(t, &load->fault);
     return HALO_LOAD_DONE;
 }
 

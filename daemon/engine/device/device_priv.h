@@ -18,6 +18,8 @@ static inline void halo_device_set_phase(struct halo_device_thread *thread, cons
 bool halo_device_usable(struct halo_device_thread *thread, struct halo_fault *fault);
 /* What a negative errno of the device means for everything else: when the device is lost, all sequences end. */
 void halo_device_on_failure(struct halo_device_thread *thread, int error);
+/* The same of a fault that may be the device's. */
+void halo_device_on_fault(struct halo_device_thread *thread, const struct halo_fault *fault);
 /* Describes the device again, for those who ask halo_device_thread_info(), and with it the budget that nobody has set:
  * what is free while there are no models; beside models it only grows, and by no more than is free for sure when none
  * of their KV pages has been touched yet. */

@@ -36,6 +36,12 @@ void halo_device_on_failure(struct halo_device_thread *t, int error)
         halo_scheduler_fail_all(&t->models[i]->scheduler, &fault);
 }
 
+void halo_device_on_fault(struct halo_device_thread *t, const struct halo_fault *fault)
+{
+    if (fault->code == HALO_FAULT_DEVICE_FAULT || fault->code == HALO_FAULT_DEVICE_HANG)
+        halo_device_on_failure(t, fault->code == HALO_FAULT_DEVICE_HANG ? -ETIME : HALO_DEVICE_E_LOST);
+}
+
 void halo_device_forget_model(struct halo_device_thread *t, struct halo_instance *instance)
 {
     for (uint32_t i = 0; i < t->n_models; i++)

@@ -93,9 +93,10 @@ static void resize(struct halo_device_thread *t, struct halo_resize *resize)
     if (!resize->grows) {
         resize->done_bytes = halo_experts_give_back(instance->experts);
     } else if (resize->is_taken) {
-        resize->done_bytes = halo_experts_open_taken(instance->experts);
+        resize->done_bytes = halo_experts_open_taken(instance->experts, &resize->fault);
         HALO_COUNT(t->stats, expert_taken_bytes, resize->done_bytes);
     }
+    halo_device_on_fault(t, &resize->fault);
     publish_absent(instance);
     atomic_store(&instance->takes_memory, false);
     halo_note_post(t->port, &resize->note, HALO_NOTE_RESIZE_DONE);
@@ -279,6 +280,7 @@ static enum halo_activity activity_of(const struct halo_note *note)
     case HALO_NOTE_LOAD:
         return HALO_NOTE_ITEM(note, const struct halo_load, note)->stage == HALO_LOAD_RESTORE ? HALO_ACTIVITY_STEP
                                                                                               : HALO_ACTIVITY_MODEL;
+    case HALO_NOTE_RESIZE:
     case HALO_NOTE_UNLOAD: return HALO_ACTIVITY_MODEL;
     case HALO_NOTE_FORECAST:
     case HALO_NOTE_PROFILE:

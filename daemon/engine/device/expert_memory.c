@@ -20,24 +20,34 @@ static int refuse_memory(const struct halo_expert_memory *m, struct halo_fault *
                           m->n_slots);
 }
 
-static int take_from_device(struct halo_expert_memory *m, const struct halo_experts_setup *setup,
-                            const struct halo_expert_shape *shape, const struct halo_expert_layout *layers,
-                            struct halo_fault *fault)
+static int take_slots(struct halo_expert_memory *m, const struct halo_experts_setup *setup,
+                      const struct halo_expert_shape *shape, const struct halo_expert_layout *layers,
+                      struct halo_fault *fault)
 {
     uint64_t *part_at = calloc(setup->plan->n_weights, sizeof(*part_at));
     char reason[HALO_DEVICE_REASON] = "";
-    if (!part_at)
+    m->shared = calloc((m->n_slots + m->slab_slots - 1) / m->slab_slots, sizeof(*m->shared));
+    if (!part_at || !m->shared) {
+        free(part_at);
         return refuse_memory(m, fault);
+    }
     for (uint32_t layer = 0; layer < shape->n_layers; layer++)
         for (uint32_t i = 0; i < layers[layer].n_parts; i++)
             part_at[layers[layer].parts[i].weight] = layers[layer].parts[i].at;
-    struct halo_expert_slots slots = {.n = m->n_slots, .slot_bytes = m->slot_bytes, .part_at = part_at};
+    struct halo_expert_slots slots = {
+        .n = m->n_slots,
+        .slab_slots = setup->ops->give_slab && !shape->is_dense ? m->slab_slots : m->n_slots,
+        .slot_bytes = m->slot_bytes,
+        .part_at = part_at,
+        .slabs = m->shared,
+    };
     int r = setup->ops->take_slots(setup->device_model, &slots, reason);
     free(part_at);
     if (r < 0)
         return halo_fault_set(fault, halo_load_fault_code(r), "%s", reason);
-    m->shared = slots.host;
-    m->kind = slots.host ? HALO_EXPERT_MEMORY_SHARED : HALO_EXPERT_MEMORY_COPIED;
+    m->shared_slots = slots.slab_slots;
+    m->n_shared = (m->n_slots + slots.slab_slots - 1) / slots.slab_slots;
+    m->kind = m->shared[0] ? HALO_EXPERT_MEMORY_SHARED : HALO_EXPERT_MEMORY_COPIED;
     return 0;
 }
 
@@ -59,8 +69,12 @@ int halo_expert_memory_reserve(struct halo_expert_memory *m, const struct halo_e
                                const struct halo_expert_shape *shape, const struct halo_expert_layout *layers,
                                struct halo_fault *fault)
 {
-    *m = (struct halo_expert_memory){.slot_bytes = shape->slot_bytes, .n_slots = setup->n_slots};
-    int r = setup->ops->take_slots ? take_from_device(m, setup, shape, layers, fault) : 0;
+    *m = (struct halo_expert_memory){.slot_bytes = shape->slot_bytes,
+                                     .n_slots = setup->n_slots,
+                                     .slab_slots = halo_expert_slab_slots(shape, setup->n_slots),
+                                     .ops = setup->ops,
+                                     .device_model = setup->device_model};
+    int r = setup->ops->take_slots ? take_slots(m, setup, shape, layers, fault) : 0;
     return r < 0 || m->kind != HALO_EXPERT_MEMORY_COPIED
                ? r
                : make_buffers(m, min_u32(BUFFERS_PER_EXPERT * shape->n_used, m->n_slots), fault);
@@ -79,11 +93,9 @@ int halo_expert_memory_open(struct halo_expert_memory *m, struct halo_fault *fau
     if (m->kind == HALO_EXPERT_MEMORY_SHARED)
         return 0;
     /* A slot has an address congruent to any offset: what slab.h adds to each is part of the slot. */
-    uint64_t slab_bytes = (m->n_slots + HALO_EXPERTS_SLABS - 1) / HALO_EXPERTS_SLABS * m->slot_bytes;
-    uint64_t most_bytes = m->slot_bytes > HALO_SLAB_BYTES_MAX ? m->slot_bytes : HALO_SLAB_BYTES_MAX;
     struct halo_slabs_options options = {.slot_bytes = m->slot_bytes - HALO_HULL_ALIGN,
                                          .n_slots = m->n_buffers > 0 ? m->n_buffers : m->n_slots,
-                                         .slab_bytes = slab_bytes < most_bytes ? slab_bytes : most_bytes};
+                                         .slab_bytes = m->slab_slots * m->slot_bytes};
     options.n_purgeable = m->n_purgeable = count_purgeable(m, options.slab_bytes);
     int r = halo_slabs_create(&options, &m->slabs, fault);
     for (uint32_t slab = 0; r == 0 && slab < halo_slabs_n(m->slabs); slab++)
@@ -91,12 +103,37 @@ int halo_expert_memory_open(struct halo_expert_memory *m, struct halo_fault *fau
     return r;
 }
 
-uint32_t halo_expert_memory_slab_slots(const struct halo_expert_memory *m)
+uint32_t halo_expert_memory_n_slabs(const struct halo_expert_memory *m)
+{
+    switch (m->kind) {
+    case HALO_EXPERT_MEMORY_OWN: return halo_slabs_n(m->slabs);
+    case HALO_EXPERT_MEMORY_SHARED: return m->n_shared > 1 ? m->n_shared : 0;
+    case HALO_EXPERT_MEMORY_COPIED: return 0;
+    }
+    return 0;
+}
+
+uint32_t halo_expert_memory_slab(const struct halo_expert_memory *m, uint32_t slab, uint32_t *ret_n)
 {
     uint64_t bytes;
-    uint32_t first, n = m->n_slots;
+    uint32_t first = slab * m->shared_slots;
     if (m->kind == HALO_EXPERT_MEMORY_OWN)
-        halo_slabs_base(m->slabs, 0, &bytes, &first, &n);
+        halo_slabs_base(m->slabs, slab, &bytes, &first, ret_n);
+    else
+        *ret_n = min_u32(m->shared_slots, m->n_slots - first);
+    return first;
+}
+
+bool halo_expert_memory_has_slab(const struct halo_expert_memory *m, uint32_t slab)
+{
+    return m->kind == HALO_EXPERT_MEMORY_OWN ? halo_slabs_is_taken(m->slabs, slab) : m->shared[slab] != NULL;
+}
+
+uint32_t halo_expert_memory_slab_slots(const struct halo_expert_memory *m)
+{
+    uint32_t n = m->n_slots;
+    if (halo_expert_memory_n_slabs(m) > 0)
+        halo_expert_memory_slab(m, 0, &n);
     return n;
 }
 
@@ -108,6 +145,7 @@ void halo_expert_memory_finish(struct halo_expert_memory *m)
 
 void halo_expert_memory_abandon(struct halo_expert_memory *m)
 {
+    free(m->shared);
     free(m->buffer_of);
     free(m->free_buffer);
     *m = (struct halo_expert_memory){0};
@@ -131,15 +169,33 @@ bool halo_expert_memory_has_buffer(const struct halo_expert_memory *m)
     return m->kind != HALO_EXPERT_MEMORY_COPIED || m->n_free > 0 || halo_expert_memory_keeps_buffers(m);
 }
 
-void halo_expert_memory_give_back(struct halo_expert_memory *m, uint32_t slab)
+int halo_expert_memory_give_back(struct halo_expert_memory *m, uint32_t slab)
 {
-    uint64_t bytes;
-    uint32_t first, n;
-    halo_slabs_base(m->slabs, slab, &bytes, &first, &n);
+    char reason[HALO_DEVICE_REASON] = "";
+    uint32_t n, first = halo_expert_memory_slab(m, slab, &n);
+    if (m->kind == HALO_EXPERT_MEMORY_SHARED) {
+        int r = m->ops->give_slab(m->device_model, slab, reason);
+        m->shared[slab] = r < 0 ? m->shared[slab] : NULL;
+        return r;
+    }
     for (uint32_t slot = first; slot < first + n; slot++)
         if (halo_slabs_is_purgeable(m->slabs, slot))
             m->purgeable_bytes -= m->slot_bytes;
     halo_slabs_give_back(m->slabs, slab);
+    return 0;
+}
+
+int halo_expert_memory_take(struct halo_expert_memory *m, uint32_t slab, struct halo_fault *fault)
+{
+    return m->kind == HALO_EXPERT_MEMORY_OWN ? halo_slabs_take(m->slabs, slab, fault) : 0;
+}
+
+int halo_expert_memory_take_from_device(struct halo_expert_memory *m, uint32_t slab, struct halo_fault *fault)
+{
+    char reason[HALO_DEVICE_REASON] = "";
+    int r =
+        m->kind == HALO_EXPERT_MEMORY_SHARED ? m->ops->take_slab(m->device_model, slab, &m->shared[slab], reason) : 0;
+    return r < 0 ? halo_fault_set(fault, halo_load_fault_code(r), "%s", reason) : 0;
 }
 
 bool halo_expert_memory_may_purge(const struct halo_expert_memory *m, uint32_t slot)
@@ -199,7 +255,7 @@ uint8_t *halo_expert_memory_at(const struct halo_expert_memory *m, uint32_t slot
 {
     switch (m->kind) {
     case HALO_EXPERT_MEMORY_OWN: return halo_slabs_slot(m->slabs, slot);
-    case HALO_EXPERT_MEMORY_SHARED: return m->shared + slot * m->slot_bytes;
+    case HALO_EXPERT_MEMORY_SHARED: return m->shared[slot / m->shared_slots] + slot % m->shared_slots * m->slot_bytes;
     case HALO_EXPERT_MEMORY_COPIED: return halo_slabs_slot(m->slabs, m->buffer_of[slot]);
     }
     return NULL;

@@ -4,6 +4,7 @@
 #include <assert.h>
 
 #include <store/hull.h>
+#include <store/slab.h>
 
 #define ALIGN HALO_HULL_ALIGN
 
@@ -91,4 +92,11 @@ void halo_expert_shape_of(const struct halo_device_ops *ops, const struct halo_d
     ret->min_slots = ret->n_used + HALO_EXPERTS_MARGIN;
     ret->min_slots = ret->min_slots < ret->n_expert ? ret->min_slots : ret->n_expert;
     ret->least_slots = halo_expert_cache_least(ret->n_layers, ret->n_expert, ret->min_slots);
+}
+
+uint32_t halo_expert_slab_slots(const struct halo_expert_shape *shape, uint32_t n_slots)
+{
+    uint64_t part = (n_slots + HALO_EXPERTS_SLABS - 1) / HALO_EXPERTS_SLABS;
+    uint64_t most = HALO_SLAB_BYTES_MAX / shape->slot_bytes;
+    return max_u32((uint32_t)(part < most ? part : most), 1);
 }

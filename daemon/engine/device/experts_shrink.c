@@ -9,21 +9,6 @@
 #define GIVE_BACK_WAIT_NS 200000000u /* for reads into slabs that could go */
 #define GIVE_BACK_REAP_US 10000
 
-/* Whether slots lie in slabs that can be given back. */
-static bool has_slabs(const struct halo_experts *x)
-{
-    return x->memory.kind == HALO_EXPERT_MEMORY_OWN;
-}
-
-/* Returns the first slot of a slab. */
-static uint32_t slots_of(const struct halo_experts *x, uint32_t slab, uint32_t *ret_n)
-{
-    uint64_t bytes;
-    uint32_t first;
-    halo_slabs_base(x->memory.slabs, slab, &bytes, &first, ret_n);
-    return first;
-}
-
 /* The slab whose experts are worth least, and only then one of purgeable slots, which help as they are;
  * HALO_EXPERT_NONE: none can go now. */
 static uint32_t least_worth(const struct halo_experts *x)
@@ -31,8 +16,8 @@ static uint32_t least_worth(const struct halo_experts *x)
     uint64_t least = HALO_EXPERT_BUSY;
     uint32_t found = HALO_EXPERT_NONE, first_purgeable = x->memory.n_slots - x->memory.n_purgeable;
     bool is_purgeable = false;
-    for (uint32_t slab = 0; slab < halo_slabs_n(x->memory.slabs); slab++) {
-        uint32_t n, first = slots_of(x, slab, &n);
+    for (uint32_t slab = 0; slab < halo_expert_memory_n_slabs(&x->memory); slab++) {
+        uint32_t n, first = halo_expert_memory_slab(&x->memory, slab, &n);
         uint64_t worth = halo_expert_cache_worth(&x->cache, first, n);
         if (worth == HALO_EXPERT_BUSY || (found != HALO_EXPERT_NONE && !is_purgeable && first >= first_purgeable))
             continue;
@@ -49,11 +34,12 @@ void halo_experts_memory(const struct halo_experts *x, struct halo_experts_memor
 {
     uint32_t n_open = atomic_load(&x->n_open);
     uint64_t stride = x->shape.slot_bytes;
+    bool has_slabs = halo_expert_memory_n_slabs(&x->memory) > 0;
     *ret = (struct halo_experts_memory){
         .n_slots = n_open,
         .slots_bytes = n_open * stride,
         .slab_bytes = x->slab_slots * stride,
-        .spare_bytes = !has_slabs(x) ? 0 : (n_open - x->shape.least_slots) / x->slab_slots * x->slab_slots * stride,
+        .spare_bytes = !has_slabs ? 0 : (n_open - x->shape.least_slots) / x->slab_slots * x->slab_slots * stride,
         .absent_bytes = (x->setup.n_slots - n_open) * stride,
     };
 }
@@ -76,12 +62,12 @@ static uint64_t give_slabs(struct halo_experts *x, uint64_t bytes)
 {
     uint64_t given = 0;
     uint32_t n, slab;
-    while (given < bytes && has_slabs(x) && (slab = least_worth(x)) != HALO_EXPERT_NONE) {
-        uint32_t first = slots_of(x, slab, &n);
+    while (given < bytes && (slab = least_worth(x)) != HALO_EXPERT_NONE &&
+           halo_expert_memory_give_back(&x->memory, slab) == 0) {
+        uint32_t first = halo_expert_memory_slab(&x->memory, slab, &n);
         uint32_t n_open = halo_expert_cache_close(&x->cache, first, n);
         atomic_store(&x->n_open, x->cache.n_open);
         atomic_fetch_sub(&x->n_closed, n - n_open);
-        halo_expert_memory_give_back(&x->memory, slab);
         given += n_open * x->shape.slot_bytes;
     }
     x->given_bytes += given;
@@ -148,10 +134,10 @@ int halo_experts_open_memory(struct halo_experts *x, struct halo_fault *fault)
 
 int halo_experts_take(struct halo_experts *x, struct halo_fault *fault)
 {
-    for (uint32_t slab = 0; has_slabs(x) && slab < halo_slabs_n(x->memory.slabs); slab++)
-        if (!halo_slabs_is_taken(x->memory.slabs, slab)) {
+    for (uint32_t slab = 0; slab < halo_expert_memory_n_slabs(&x->memory); slab++)
+        if (!halo_expert_memory_has_slab(&x->memory, slab)) {
             x->taken = slab;
-            return halo_slabs_take(x->memory.slabs, slab, fault);
+            return halo_expert_memory_take(&x->memory, slab, fault);
         }
     x->taken = HALO_EXPERT_NONE;
     return atomic_load(&x->n_closed) > 0 ? 0 : -ENOENT;
@@ -168,13 +154,15 @@ static uint32_t open_closed(struct halo_experts *x)
     return n_opened;
 }
 
-uint64_t halo_experts_open_taken(struct halo_experts *x)
+uint64_t halo_experts_open_taken(struct halo_experts *x, struct halo_fault *fault)
 {
     uint32_t n, first, n_opened;
     if (x->taken == HALO_EXPERT_NONE) {
         n_opened = open_closed(x);
+    } else if (halo_expert_memory_take_from_device(&x->memory, x->taken, fault) < 0) {
+        return 0;
     } else {
-        first = slots_of(x, x->taken, &n);
+        first = halo_expert_memory_slab(&x->memory, x->taken, &n);
         n_opened = halo_expert_cache_open(&x->cache, first, n);
     }
     atomic_store(&x->n_open, x->cache.n_open);

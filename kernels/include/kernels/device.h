@@ -16,7 +16,7 @@
 #include <kernels/experts.h>
 #include <kernels/plan.h>
 
-#define HALO_DEVICE_ABI 17
+#define HALO_DEVICE_ABI 18
 #define HALO_DEVICE_GPUS_MAX 8
 #define HALO_DEVICE_LAYOUT 64
 #define HALO_DEVICE_REASON 256
@@ -207,6 +207,12 @@ struct halo_device_ops {
     /* Optional: the slots of streamed experts are the device's memory; without it they are the source's, in the host's.
      * Once between create and set_experts. */
     int (*take_slots)(struct halo_device_model *model, struct halo_expert_slots *slots, char *reason);
+    /* Optional, both or none: the slots lie in several slabs of the host's memory, if take_slots() says so. The memory
+     * of one slab, whose slots nobody uses, goes back to the system (a failure leaves it as it was), and is taken
+     * again, maybe elsewhere. The thread of run(), between two runs; the first one from release() of the source, too.
+     * Both wait for the work that is queued. */
+    int (*give_slab)(struct halo_device_model *model, uint32_t slab, char *reason);
+    int (*take_slab)(struct halo_device_model *model, uint32_t slab, uint8_t **ret_host, char *reason);
 };
 
 #endif

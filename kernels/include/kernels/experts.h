@@ -44,12 +44,15 @@ struct halo_expert {
                                        * file offset modulo 4096 */
 };
 
-/* Slots in a device's memory: n of them, one after the other, which the source fills in. */
+/* Slots in a device's memory, which the source fills in. They lie in *slabs* of so many slots each, one slot after the
+ * other; the last slab may have fewer. */
 struct halo_expert_slots {
     uint32_t n;
-    uint64_t slot_bytes;     /* from one to the next, a multiple of 4096 */
+    uint32_t slab_slots; /* in: what the source would like to give back at a time; out: n where that cannot be done */
+    uint64_t slot_bytes; /* from one to the next, a multiple of 4096 */
     const uint64_t *part_at; /* [n_weights of the plan] where an expert's part begins in a slot; for streamed weights */
-    uint8_t *host;           /* out: the first one, 4096-byte aligned; NULL: the host cannot write them */
+    uint8_t **slabs;         /* [n / slab_slots, rounded up] out: the first slot of each, 4096-byte aligned; NULL: the
+                              * host cannot write them */
 };
 
 struct halo_expert_source {

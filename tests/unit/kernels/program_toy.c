@@ -51,7 +51,7 @@ void program_model_init(struct halo_device_model *model, struct halo_device *dev
     halo_hip_groups_place(plan, model->kv_first);
     halo_hip_weights_place(plan, true, model->weights);
     halo_hip_scratch_carve(plan, true, (uint8_t *)0x300000000, &model->scratch);
-    model->slot_region.device = (uint8_t *)0x500000000;
+    model->experts.slots.base = (uint8_t *)0x500000000;
     model->experts.place_device = (uint32_t *)0x600000000;
     for (uint32_t i = 0, n = 0; i < plan->n_weights; i++)
         if (plan->weights[i].streamed > 0) {

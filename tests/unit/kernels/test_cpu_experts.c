@@ -14,6 +14,8 @@
 #include <cmocka.h>
 
 #if defined(HALO_TEST_HIP)
+#include "gfx/args.h"
+#include "region_priv.h"
 #include <hip/hip.h>
 #define GUESSES false /* the device makes none */
 #define THREADS 1     /* that it is tried with, at most */
@@ -31,6 +33,8 @@
 #define N_LAYERS 2
 #define N_EXPERT 10
 #define N_SLOTS 10 /* for the 20 experts of both layers */
+#define SLAB_SLOTS 4
+#define N_SLABS 3
 #define PART_BYTES (320 * 1024)
 #define DELTA 1184 /* of the file's bytes from the start of a part, beside what the layout needs */
 
@@ -47,6 +51,7 @@ struct source {
     struct slot slots[N_SLOTS];
     uint8_t *memory;                /* [N_SLOTS][HALO_EXPERT_PARTS][PART_BYTES] */
     struct halo_expert_slots taken; /* by the device */
+    uint8_t *slabs[N_SLABS];        /* NULL: the host cannot write them */
     uint64_t part_at[FIXTURE_MAX];
     uint32_t layer, n_chosen, n_given, at; /* at: where to look for a victim */
     uint32_t chosen[N_EXPERT];             /* their slots */
@@ -58,19 +63,16 @@ struct source {
     uint32_t n_guesses;
 };
 
-static uint8_t *memory_of(const struct source *s)
-{
-    return s->taken.host ? s->taken.host : s->memory;
-}
-
 static bool is_copied(const struct source *s)
 {
-    return s->f->device_ops->take_slots && !s->taken.host;
+    return s->f->device_ops->take_slots && !s->slabs[0];
 }
 
 static uint8_t *part_of(const struct source *s, uint32_t slot, uint32_t part)
 {
-    return memory_of(s) + (size_t)(slot * HALO_EXPERT_PARTS + part) * PART_BYTES;
+    uint32_t first = s->slabs[0] ? slot / SLAB_SLOTS * SLAB_SLOTS : 0;
+    uint8_t *slab = s->slabs[0] ? s->slabs[first / SLAB_SLOTS] : s->memory;
+    return slab + (size_t)((slot - first) * HALO_EXPERT_PARTS + part) * PART_BYTES;
 }
 
 static uint32_t list_weights(const struct fixture *f, uint32_t layer, uint32_t ret[HALO_EXPERT_PARTS])
@@ -229,9 +231,43 @@ static void source_init(struct source *s, struct fixture *f)
         for (uint32_t part = 0; part < n; part++)
             s->part_at[weights[part]] = part * PART_BYTES;
     }
-    s->taken = (struct halo_expert_slots){
-        .n = N_SLOTS, .slot_bytes = (uint64_t)HALO_EXPERT_PARTS * PART_BYTES, .part_at = s->part_at};
+    s->taken = (struct halo_expert_slots){.n = N_SLOTS,
+                                          .slab_slots = SLAB_SLOTS,
+                                          .slot_bytes = (uint64_t)HALO_EXPERT_PARTS * PART_BYTES,
+                                          .part_at = s->part_at,
+                                          .slabs = s->slabs};
     f->slots = &s->taken;
+}
+
+#if defined(HALO_TEST_HIP)
+static uint32_t
+    n_near; /* that so many pieces of memory of slots lie where they do, and the next one far away; 0: all do */
+
+int __real_halo_hip_region_take(struct halo_device *device, struct halo_hip_region *ret, enum halo_hip_memory kind,
+                                uint64_t n_bytes, const char *what, char *reason);
+int __wrap_halo_hip_region_take(struct halo_device *device, struct halo_hip_region *ret, enum halo_hip_memory kind,
+                                uint64_t n_bytes, const char *what, char *reason);
+int __wrap_halo_hip_region_take(struct halo_device *device, struct halo_hip_region *ret, enum halo_hip_memory kind,
+                                uint64_t n_bytes, const char *what, char *reason)
+{
+    int r = __real_halo_hip_region_take(device, ret, kind, n_bytes, what, reason);
+    if (r == 0 && strstr(what, "slots") && n_near > 0 && --n_near == 0)
+        ret->device += (uint64_t)HALO_MOE_PLACES_MAX * HALO_EXPERT_PARTS * PART_BYTES;
+    return r;
+}
+#endif
+
+/* Gives two slabs back and takes them again, in another order. What was in them is gone. */
+static void move_slabs(struct source *s)
+{
+    char reason[HALO_DEVICE_REASON] = "";
+    const struct halo_device_ops *ops = s->f->device_ops;
+    for (uint32_t slab = 0; slab < 2; slab++)
+        assert_int_equal(ops->give_slab(s->f->model, slab, reason), 0);
+    for (uint32_t slab = 2; slab-- > 0;)
+        assert_int_equal(ops->take_slab(s->f->model, slab, &s->slabs[slab], reason), 0);
+    for (uint32_t i = 0; i < 2 * SLAB_SLOTS; i++)
+        s->slots[i].layer = N_LAYERS;
 }
 
 /* Compiled for the HIP device, that one. */
@@ -332,10 +368,16 @@ static void try_types(const struct types *types, uint32_t n_cols, uint32_t n_row
         fixture_open(&f, NULL, n_threads);
         run_all(&f, result, streamed);
         assert_memory_equal(resident, streamed, sizeof(resident));
+        assert_int_equal(source.taken.slab_slots, source.slabs[0] || !f.device_ops->take_slots ? SLAB_SLOTS : N_SLOTS);
         assert_true(source.n_reads > N_LAYERS * N_EXPERT); /* slots were reused */
         assert_int_equal(source.n_layers_open, 0);
         assert_int_equal(source.n_guesses,
                          source.is_guessing ? 4 : 0); /* of the runs of a few rows, in front of layer 1 */
+        if (source.slabs[0] && n_cols < WIDTH) {      /* the quickest */
+            move_slabs(&source);
+            run_all(&f, result, streamed);
+            assert_memory_equal(resident, streamed, sizeof(resident));
+        }
         free(source.memory);
     }
     fixture_finish(&f);
@@ -397,13 +439,54 @@ static void failures_end_the_run(void **state)
     for (uint32_t i = 0; i < N_SLOTS; i++)
         source.slots[i].layer = N_LAYERS;
     source.forget = true;
-    memset(memory_of(&source), 0x11, (size_t)N_SLOTS * HALO_EXPERT_PARTS * PART_BYTES);
+    for (uint32_t i = 0; i < N_SLOTS; i++)
+        memset(part_of(&source, i, 0), 0x11, HALO_EXPERT_PARTS * PART_BYTES);
     assert_int_equal(run_row(&f, reason), 0);
     fixture_peek(&f, result, 0, again);
     assert_memory_not_equal(right, again, 64 * sizeof(float));
     free(source.memory);
     fixture_finish(&f);
 }
+
+#if defined(HALO_TEST_HIP)
+/* Kernels do not find what is too far away: such a slab is not taken again, and at first all slots are one piece. */
+static void slabs_out_of_reach(void **state)
+{
+    static struct fixture f;
+    static const struct types types = {HALO_TYPE_Q4_0, HALO_TYPE_Q4_0, HALO_TYPE_Q8_0};
+    struct source source;
+    struct halo_expert_source table = {&source, choose, take, release, wants_guess, guess};
+    struct halo_device_info info;
+    char reason[HALO_DEVICE_REASON] = "";
+    build(&f, &types, 64, 64, 3);
+    stream(&f, true);
+    source_init(&source, &f);
+    f.source = &table;
+    n_near = 3; /* the last slab */
+    fixture_open(&f, NULL, 1);
+    n_near = 0;
+    if (source.slabs[0]) {
+        assert_int_equal(source.taken.slab_slots, N_SLOTS);
+        f.device_ops->describe(f.device, &info);
+        assert_non_null(strstr(info.notice, "they are one piece"));
+        for (uint32_t i = 1; i < N_SLABS; i++)
+            source.slabs[i] = source.slabs[0] + (size_t)i * SLAB_SLOTS * HALO_EXPERT_PARTS * PART_BYTES;
+        assert_int_equal(run_row(&f, reason), 0);
+        fixture_close(&f);
+        free(source.memory);
+        source_init(&source, &f);
+        fixture_open(&f, NULL, 1);
+        assert_int_equal(f.device_ops->give_slab(f.model, 1, reason), 0);
+        n_near = 1;
+        assert_int_equal(f.device_ops->take_slab(f.model, 1, &source.slabs[1], reason), -ERANGE);
+        assert_non_null(strstr(reason, "away from the others"));
+        assert_int_equal(f.device_ops->take_slab(f.model, 1, &source.slabs[1], reason), 0);
+        assert_int_equal(run_row(&f, reason), 0);
+    }
+    free(source.memory);
+    fixture_finish(&f);
+}
+#endif
 
 static void refusals(void **state)
 {
@@ -446,6 +529,9 @@ int main(void)
         cmocka_unit_test(streamed_is_resident),
         cmocka_unit_test(failures_end_the_run),
         cmocka_unit_test(refusals),
+#if defined(HALO_TEST_HIP)
+        cmocka_unit_test(slabs_out_of_reach),
+#endif
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -41,6 +41,7 @@ struct source {
     struct fixture *f;
     uint8_t *memory;                /* [N_BUFFERS][N_PARTS][PART_BYTES] */
     struct halo_expert_slots taken; /* by the device */
+    uint8_t *slots;                 /* of the device; NULL: the host cannot write them */
     uint64_t part_at[FIXTURE_MAX];
     uint32_t layer, slot, next, n_open, n_takes;
     uint32_t n_given;           /* matrices of the layer */
@@ -50,7 +51,7 @@ struct source {
 
 static uint8_t *part_of(const struct source *s, uint32_t part)
 {
-    return (s->taken.host ? s->taken.host : s->memory) + (size_t)(s->slot * N_PARTS + part) * PART_BYTES;
+    return (s->slots ? s->slots : s->memory) + (size_t)(s->slot * N_PARTS + part) * PART_BYTES;
 }
 
 static uint8_t *data_of(const struct source *s, uint32_t part, uint32_t weight)
@@ -64,7 +65,7 @@ static uint8_t *data_of(const struct source *s, uint32_t part, uint32_t weight)
 
 static bool is_copied(const struct source *s)
 {
-    return s->f->device_ops->take_slots && !s->taken.host;
+    return s->f->device_ops->take_slots && !s->slots;
 }
 
 static int choose(void *owner, uint32_t layer, const uint32_t *ids, uint32_t n, char *reason)
@@ -142,8 +143,11 @@ static void source_init(struct source *s, struct fixture *f)
     memset(s->memory, 0xa5, (size_t)N_BUFFERS * N_PARTS * PART_BYTES);
     for (uint32_t i = 0, part[N_STREAMED + 1] = {0}; i < f->plan.n_weights; i++)
         s->part_at[i] = (uint64_t)PART_BYTES * part[f->weights[i].streamed]++ % (N_PARTS * PART_BYTES);
-    s->taken =
-        (struct halo_expert_slots){.n = N_BUFFERS, .slot_bytes = (uint64_t)N_PARTS * PART_BYTES, .part_at = s->part_at};
+    s->taken = (struct halo_expert_slots){.n = N_BUFFERS,
+                                          .slab_slots = N_BUFFERS,
+                                          .slot_bytes = (uint64_t)N_PARTS * PART_BYTES,
+                                          .part_at = s->part_at,
+                                          .slabs = &s->slots};
     f->slots = &s->taken;
 }
 

@@ -66,6 +66,11 @@ struct halo_expert_shape {
 void halo_expert_shape_of(const struct halo_device_ops *ops, const struct halo_device *device,
                           const struct halo_plan *plan, struct halo_expert_shape *ret);
 
+/* Slots of a slab, in a cache of so many: one of HALO_EXPERTS_SLABS parts of them, 1 GiB or one slot at most. A device
+ * may take up to one slot's memory more for each slab of its own. Pure; any thread. */
+#define HALO_EXPERTS_SLABS 16
+uint32_t halo_expert_slab_slots(const struct halo_expert_shape *shape, uint32_t n_slots);
+
 struct halo_experts;
 
 struct halo_experts_setup {
@@ -102,13 +107,13 @@ void halo_experts_report(struct halo_experts *experts, struct halo_experts_repor
 
 /* ---- memory given back and taken again, in whole slabs ----
  *
- * A model has about HALO_EXPERTS_SLABS of them, so that one is a small part of its cache. What was in them is read
- * again when it is chosen again: no id changes.
+ * One is a small part of a model's cache. What was in it is read again when it is chosen again: no id changes. Slabs
+ * are the host's, or a device's (kernels/device.h, give_slab).
  *
  * Memory goes when a layer has ended, in the middle of a step too. What another process takes faster than that, the
  * kernel takes from purgeable slots: as many of the last slabs' as halo_experts_let_purge() says, those not used
- * lately. The cache does without what the kernel took, and makes more slots purgeable, at the end of each layer. */
-#define HALO_EXPERTS_SLABS 16
+ * lately. The cache does without what the kernel took, and makes more slots purgeable, at the end of each layer. A
+ * device's slots are never purgeable: they are pinned. */
 
 /* Any thread, after open: slots and their bytes in memory now; what could be given back, and what was. */
 struct halo_experts_memory {
@@ -120,15 +125,17 @@ void halo_experts_memory(const struct halo_experts *experts, struct halo_experts
 /* Any thread, after open: so many bytes are missing now, whatever was asked for before. A step that is under way gives
  * them back when its layer has ended. The device thread is told to call give_back(), too. */
 void halo_experts_want(struct halo_experts *experts, uint64_t bytes);
-/* The device thread, between steps: gives slabs back, those that are worth least first, until what is wanted is free or
- * the cache needs the rest. Waits up to 0.2 s for reads into slabs that could go. Returns the bytes that were given
- * back since the last call, within steps or now; nothing is wanted any more. */
+/* The device thread, between steps: gives slabs back, those that are worth least first, until what is wanted is free,
+ * the cache needs the rest or the device fails. Waits up to 0.2 s for reads into slabs that could go. Returns the bytes
+ * that were given back since the last call, within steps or now; nothing is wanted any more. */
 uint64_t halo_experts_give_back(struct halo_experts *experts);
 /* The prefetch thread: takes the memory of one slab again, or as many slots that the kernel took, about 0.2 s a GiB.
- * Steps may run meanwhile. 0, -ENOENT: all are there; or negative with the fault: OUT_OF_MEMORY. */
+ * Steps may run meanwhile. A device's slab is only chosen. 0, -ENOENT: all are there; or negative with the fault:
+ * OUT_OF_MEMORY. */
 int halo_experts_take(struct halo_experts *experts, struct halo_fault *fault);
-/* The device thread, after take: its slots are used. Returns its bytes. */
-uint64_t halo_experts_open_taken(struct halo_experts *experts);
+/* The device thread, after take, between steps: takes the memory of a device's slab, which no step does without
+ * meanwhile, and has the slots used. Returns their bytes; 0 with the fault: what the device says. */
+uint64_t halo_experts_open_taken(struct halo_experts *experts, struct halo_fault *fault);
 /* Any thread: so many bytes of slots shall be purgeable, at most an eighth of them. Each use of such a
  * slot costs up to 0.1 ms a MiB: it is for a machine that has little memory left. */
 void halo_experts_let_purge(struct halo_experts *experts, uint64_t bytes);
