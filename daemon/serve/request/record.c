@@ -41,6 +41,8 @@ static const char *phase_of(const struct halo_event_line *line)
         phase = "loading";
     else if (ev.progress.phase == HALO_WIRE_PHASE_PREFILL)
         phase = "prefill";
+    else if (ev.progress.phase == HALO_WIRE_PHASE_PROFILE)
+        phase = "profile";
     halo_ev_finish(&ev);
     return phase;
 }
@@ -117,6 +119,7 @@ static int note_row(struct halo_requests *requests, struct halo_request *request
         score->nll_sum -= logprob;
         score->n_nll++;
     }
+    request->phase = "prefill";
     note_commit(requests, request);
     begin_running(requests, request);
     return 0;

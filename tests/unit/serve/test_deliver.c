@@ -152,8 +152,9 @@ static void progress_is_the_phase(void **state)
 {
     static const struct {
         const char *phase, *was;
-    } cases[] = {{"queue", "queued"}, {"load", "loading"}, {"prefill", "prefill"}, {"newer", "queued"}};
-    for (size_t i = 0; i < 4; i++) {
+    } cases[] = {
+        {"queue", "queued"}, {"load", "loading"}, {"prefill", "prefill"}, {"profile", "profile"}, {"newer", "queued"}};
+    for (size_t i = 0; i < 5; i++) {
         ask("{\"type\":\"generate\",\"id\":1,\"prompt\":\"p\"}");
         world_engine_says(&world, "{\"type\":\"progress\",\"id\":%lld,\"phase\":\"%s\",\"done\":0,\"total\":1}", id,
                           cases[i].phase);
