@@ -1,9 +1,19 @@
 /* product.c: products of weights and rows: which kernel takes them, and the launches (contract in compile_priv.h).
  *
  * Up to eight rows: GEMV, over rows quantized to int8 (quantized weights) or as they are; from five on strips, where
- * the code object has them, over rows in f16. More: GEMM over rows in f16.
+ * the code object has them, over rows in f16, so many rows at a time. More: GEMM over rows in f16.
  */
 #include "compile_priv.h"
+
+#define STRIP_ROWS_MAX 128 /* for which strips, so many at a time, were measured to be faster than tiles */
+
+/* The output of matrix i goes on with the rows. `matrices`: where they are in the arguments. */
+static struct halo_hip_patch step_of_out(const struct halo_hip_product *p, uint32_t i, size_t matrices)
+{
+    size_t at = matrices + i * sizeof(p->matrix[0]) + offsetof(struct halo_matrix_arg, out);
+    return (struct halo_hip_patch){
+        .kind = HALO_HIP_PATCH_STEP, .at = (uint16_t)at, .step = p->matrix[i].out_stride * (uint32_t)sizeof(float)};
+}
 
 bool halo_hip_uses_gemm(uint32_t n_rows, uint32_t n_cols)
 {
@@ -12,7 +22,9 @@ bool halo_hip_uses_gemm(uint32_t n_rows, uint32_t n_cols)
 
 bool halo_hip_uses_strips(const struct halo_hip_compiler *c, uint32_t type, uint32_t n_rows, uint32_t n_cols)
 {
-    return n_cols % HALO_HIP_UNIT == 0 && halo_hip_kernel_find(c->model->device, HALO_HIP_STRIP, type, n_rows) >= 0;
+    uint32_t pass = n_rows < HALO_STRIP_X_WIDE ? n_rows : HALO_STRIP_X_WIDE;
+    return n_cols % HALO_HIP_UNIT == 0 && n_rows <= STRIP_ROWS_MAX &&
+           halo_hip_kernel_find(c->model->device, HALO_HIP_STRIP, type, pass) >= 0;
 }
 
 static int emit_gemm(struct halo_hip_compiler *c, const struct halo_hip_product *p, int variant)
@@ -35,32 +47,59 @@ static int emit_gemm(struct halo_hip_compiler *c, const struct halo_hip_product 
                           HALO_HIP_PATCHES(HALO_HIP_AMOUNT(struct halo_gemm_args, n_rows, halo_hip_per_span(1)))});
 }
 
-static int emit_strips(struct halo_hip_compiler *c, const struct halo_hip_product *p)
+/* Spans of min .. max rows, which are one variant. */
+static int emit_strip_rows(struct halo_hip_compiler *c, const struct halo_hip_product *p, uint32_t min, uint32_t max)
 {
     const struct halo_hip_scratch *scratch = &c->model->scratch;
-    bool quantized = halo_hip_quantized(p->type);
+    uint32_t x_stride = halo_hip_quantized(p->type) ? halo_hip_strip_stride(p->n_cols) : p->n_cols;
+    uint32_t cols = max > HALO_STRIP_X ? HALO_STRIP_PANELS_WIDE * HALO_STRIP_COLS : HALO_STRIP_COLS;
     struct halo_strip_args args = {.half = scratch->half,
                                    .scale = scratch->half_scale,
                                    .n_matrices = p->n_matrices,
                                    .n_cols = p->n_cols,
-                                   .x_stride = quantized ? halo_hip_strip_stride(p->n_cols) : p->n_cols};
-    struct halo_hip_patch patches[] = {HALO_HIP_AMOUNT(struct halo_strip_args, n_rows, halo_hip_per_span(1)),
-                                       HALO_HIP_INPUT(struct halo_strip_args, row_index, output, 0),
-                                       {.kind = HALO_HIP_PATCH_END}};
-    uint32_t cols = c->min_span > HALO_STRIP_X ? HALO_STRIP_PANELS_WIDE * HALO_STRIP_COLS : HALO_STRIP_COLS, blocks = 0;
+                                   .x_stride = x_stride};
+    struct halo_hip_patch patches[HALO_MATMUL_MAX + 5] = {
+        HALO_HIP_AMOUNT(struct halo_strip_args, n_rows, halo_hip_per_span(1))};
+    uint32_t blocks = 0, n = 1;
     for (uint32_t i = 0; i < p->n_matrices; i++) {
         args.matrix[i] = p->matrix[i];
         blocks += HALO_HIP_CEIL(p->matrix[i].n_rows, cols);
+        if (c->loop.most)
+            patches[n++] = step_of_out(p, i, offsetof(struct halo_strip_args, matrix));
     }
-    if (!p->row_index)
-        patches[1] = patches[2];
-    int r = halo_hip_form_half(c, p->value, p->x, p->n_x, p->n_cols, quantized);
-    return r ? r
-             : halo_hip_emit(c, &(struct halo_hip_emission){.op = HALO_HIP_STRIP,
-                                                            .type = p->type,
-                                                            .grid = {halo_hip_fixed(blocks)},
-                                                            HALO_HIP_ARGS(args),
-                                                            .patches = patches});
+    if (c->loop.most) {
+        patches[n++] =
+            (struct halo_hip_patch)HALO_HIP_STEP(struct halo_strip_args, half, x_stride * (uint32_t)sizeof(uint16_t));
+        patches[n++] = (struct halo_hip_patch)HALO_HIP_STEP(struct halo_strip_args, scale, (uint32_t)sizeof(float));
+    }
+    if (p->row_index)
+        patches[n++] = (struct halo_hip_patch)HALO_HIP_INPUT(struct halo_strip_args, row_index, output, 0);
+    patches[n] = (struct halo_hip_patch){.kind = HALO_HIP_PATCH_END};
+    halo_hip_span_limit(c, min, max);
+    return halo_hip_emit(c, &(struct halo_hip_emission){.op = HALO_HIP_STRIP,
+                                                        .type = p->type,
+                                                        .rows = max,
+                                                        .grid = {halo_hip_fixed(blocks)},
+                                                        HALO_HIP_ARGS(args),
+                                                        .patches = patches});
+}
+
+/* More rows than one kernel takes: so many at a time, the last of them by the kernel that is enough. */
+static int emit_strips(struct halo_hip_compiler *c, const struct halo_hip_product *p)
+{
+    enum halo_hip_over over = c->loop.over;
+    uint32_t min = c->min_span, max = c->max_span;
+    int r = halo_hip_form_half(c, p->value, p->x, p->n_x, p->n_cols, halo_hip_quantized(p->type));
+    if (r || max <= HALO_STRIP_X_WIDE)
+        return r ? r : emit_strip_rows(c, p, min, max);
+    halo_hip_loop_begin(c, over, HALO_STRIP_X_WIDE, min, max);
+    r = emit_strip_rows(c, p, 1, HALO_HIP_GEMV_ROWS_MAX);
+    if (!r)
+        r = emit_strip_rows(c, p, HALO_HIP_GEMV_ROWS_MAX + 1, HALO_STRIP_X);
+    if (!r)
+        r = emit_strip_rows(c, p, HALO_STRIP_X + 1, HALO_STRIP_X_WIDE);
+    halo_hip_loop_begin(c, over, 0, min, max);
+    return r;
 }
 
 struct halo_hip_amount halo_hip_persistent_grid(const struct halo_hip_compiler *c, uint32_t op, uint32_t type,
@@ -113,11 +152,7 @@ static int emit_gemv_rows(struct halo_hip_compiler *c, const struct halo_hip_pro
         args.matrix[i] = p->matrix[i];
         args.n_blocks += HALO_HIP_CEIL(p->matrix[i].n_rows, HALO_GEMV_ROWS(!quantized, min));
         if (c->loop.most)
-            patches[n++] = (struct halo_hip_patch){.kind = HALO_HIP_PATCH_STEP,
-                                                   .at = (uint16_t)(offsetof(struct halo_gemv_args, matrix) +
-                                                                    i * sizeof(args.matrix[0]) +
-                                                                    offsetof(struct halo_matrix_arg, out)),
-                                                   .step = p->matrix[i].out_stride * (uint32_t)sizeof(float)};
+            patches[n++] = step_of_out(p, i, offsetof(struct halo_gemv_args, matrix));
     }
     if (c->loop.most)
         patches[n++] = (struct halo_hip_patch)HALO_HIP_STEP(struct halo_gemv_args, x, x_stride);

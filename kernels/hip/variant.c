@@ -14,7 +14,7 @@ const uint32_t halo_hip_n_variants = sizeof(halo_hip_variants) / sizeof(halo_hip
 _Static_assert(sizeof(halo_hip_variants) / sizeof(halo_hip_variants[0]) <= HALO_HIP_VARIANTS_MAX, "raise the limit");
 
 const struct halo_hip_row_class halo_hip_row_classes[HALO_HIP_ROW_CLASSES] = {
-    {1, 1}, {2, 2}, {3, 4}, {5, 8}, {9, 32}, {33, 64}, {65, UINT32_MAX}};
+    {1, 1}, {2, 2}, {3, 4}, {5, 8}, {9, 32}, {33, 64}, {65, 128}, {129, UINT32_MAX}};
 
 const struct halo_hip_variant *halo_hip_variant_find(uint32_t op, uint32_t type, uint32_t n_rows)
 {

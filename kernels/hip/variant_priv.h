@@ -109,7 +109,7 @@ extern const uint32_t halo_hip_n_variants;
 #define HALO_HIP_VARIANTS_MAX 512
 
 /* Numbers of rows that the table does not tell apart. */
-#define HALO_HIP_ROW_CLASSES 7
+#define HALO_HIP_ROW_CLASSES 8
 struct halo_hip_row_class {
     uint32_t min, max;
 };
