@@ -294,8 +294,8 @@ int halo_hip_emit_head_matmul(struct halo_hip_compiler *c, const struct halo_op_
 /* Decode attention of all rows, which must be apart, with what heads_<kv type> would do first. */
 int halo_hip_emit_attend_heads(struct halo_hip_compiler *c, const struct halo_op_attend *u,
                                const struct halo_heads_args *heads, uint32_t rope);
-/* Whether there is prefill attention for every group of the plan's cache. */
-bool halo_hip_has_prefill(const struct halo_device *device, const struct halo_plan *plan);
+/* Rows of a tile that prefill attention takes, at least; 0: a group of the plan's cache has none. */
+uint32_t halo_hip_prefill_rows(const struct halo_device *device, const struct halo_plan *plan);
 /* The cache of a layer of a group; the arguments' pointers into the batch are patched. */
 struct halo_kv_arg halo_hip_kv_arg(const struct halo_hip_compiler *c, uint32_t group, uint32_t layer);
 #define HALO_HIP_KV_INPUTS(type_, step_, group_)                                                                       \

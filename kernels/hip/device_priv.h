@@ -37,7 +37,8 @@
 #define HALO_HIP_SLACK_MIN (256 * 1024)           /* of the file's bytes: a weight that direct reads bring */
 #define HALO_HIP_POOL_AHEAD ((uint64_t)512 << 20) /* read at 2 GB/s while 1 GB is packed */
 #define HALO_HIP_PACKERS_MAX 8                    /* threads that pack the rows of a weight, the caller included */
-#define HALO_HIP_PREFILL_MIN_ROWS 4               /* of a tile that prefill attention takes */
+#define HALO_HIP_PREFILL_MIN_ROWS 4               /* of a tile that prefill attention takes, */
+#define HALO_HIP_PREFILL_ABOVE_TILES 33           /* where decode attention has matrix tiles */
 #define HALO_HIP_LEVELS 5                         /* of the length of contexts: up to 1, 4, 16, 64 pages and more */
 
 struct halo_device {

@@ -255,16 +255,22 @@ static int emit_prefill(struct halo_hip_compiler *c, const struct halo_op_attend
                .tiles = true});
 }
 
-bool halo_hip_has_prefill(const struct halo_device *device, const struct halo_plan *plan)
+/* A tile of prefill attention reads the whole context by itself. So few rows are faster as if each were decoded, which
+ * cuts the context into splits for the whole GPU. */
+uint32_t halo_hip_prefill_rows(const struct halo_device *device, const struct halo_plan *plan)
 {
+    uint32_t least = HALO_HIP_PREFILL_ABOVE_TILES;
     for (uint32_t group = 0; group < plan->n_kv_groups; group++) {
-        if (plan->kv[group].state_width > 0)
+        const struct halo_kv_group *kv = &plan->kv[group];
+        if (kv->state_width > 0)
             continue;
-        uint32_t op = prefill_of(&plan->kv[group]);
-        if (halo_hip_kernel_find(device, op, kv_type(&plan->kv[group]), 1) < 0)
-            return false;
+        if (halo_hip_kernel_find(device, prefill_of(kv), kv_type(kv), 1) < 0)
+            return 0;
+        if (kv->latent || heads_of(kv) > 128 ||
+            halo_hip_kernel_find(device, HALO_HIP_ATTEND_TILES_D128, kv_type(kv), 1) < 0)
+            least = HALO_HIP_PREFILL_MIN_ROWS;
     }
-    return true;
+    return least;
 }
 
 /* Heads of prompts over a latent cache: its tiles take them together. */

@@ -251,11 +251,11 @@ static void begin_class(struct halo_hip_compiler *c, uint32_t row_class, enum ha
 
 /* Whether there are such batches at all. */
 static bool class_exists(const struct halo_hip_compiler *c, uint32_t row_class, enum halo_hip_shape shape,
-                         bool has_prefill)
+                         uint32_t prefill_rows)
 {
     const struct halo_hip_row_class *rows = &halo_hip_row_classes[row_class];
     return rows->min <= c->plan->max_rows && (shape == HALO_HIP_APART || rows->max > 1) &&
-           (shape != HALO_HIP_MIXED || (has_prefill && rows->max >= HALO_HIP_PREFILL_MIN_ROWS));
+           (shape != HALO_HIP_MIXED || (prefill_rows > 0 && rows->max >= prefill_rows));
 }
 
 /* Whether the op chooses experts that are streamed. */
@@ -309,14 +309,14 @@ int halo_hip_program_compile(struct halo_hip_program *ret, const struct halo_dev
 {
     struct halo_hip_compiler c = compiler(model, reason);
     *ret = (struct halo_hip_program){.blocks_wanted = c.blocks_wanted,
-                                     .has_prefill = halo_hip_has_prefill(model->device, model->plan),
+                                     .prefill_rows = halo_hip_prefill_rows(model->device, model->plan),
                                      .largest = halo_hip_kernel_find(model->device, HALO_HIP_TOP, HALO_HIP_TYPE_ANY, 1),
                                      .top = halo_hip_kernel_find(model->device, HALO_HIP_TOP, HALO_HIP_TYPE_ANY, 2)};
     int r = 0;
     c.program = ret;
     for (uint32_t i = 0; i < HALO_HIP_ROW_CLASSES && !r; i++)
         for (int shape = 0; shape < HALO_HIP_SHAPES && !r; shape++) {
-            if (!class_exists(&c, i, (enum halo_hip_shape)shape, ret->has_prefill))
+            if (!class_exists(&c, i, (enum halo_hip_shape)shape, ret->prefill_rows))
                 continue;
             begin_class(&c, i, (enum halo_hip_shape)shape);
             r = compile_class(&c, &ret->lists[i][shape]);
@@ -341,14 +341,14 @@ int halo_hip_program_check(const struct halo_device *device, const struct halo_p
     const struct halo_device_model model = {.device = (struct halo_device *)(uintptr_t)device, .plan = plan};
     const struct halo_op *op = &plan->ops[index];
     struct halo_hip_compiler c = compiler(&model, reason);
-    bool has_prefill = halo_hip_has_prefill(device, plan);
+    uint32_t prefill_rows = halo_hip_prefill_rows(device, plan);
     int r = 0;
     if (!emit_op[op->kind])
         return halo_reason(reason, -ENOTSUP, "%s: the HIP device has no kernels for this op", halo_op_name(op->kind));
     c.op = index;
     for (uint32_t i = 0; i < HALO_HIP_ROW_CLASSES && !r; i++)
         for (int shape = 0; shape < HALO_HIP_SHAPES && !r; shape++) {
-            if (!class_exists(&c, i, (enum halo_hip_shape)shape, has_prefill))
+            if (!class_exists(&c, i, (enum halo_hip_shape)shape, prefill_rows))
                 continue;
             begin_class(&c, i, (enum halo_hip_shape)shape);
             r = emit_op[op->kind](&c, op);

@@ -122,8 +122,8 @@ struct halo_hip_program {
     uint32_t most_launches, most_patches, most_arg_bytes, most_loops; /* memory for so many */
     struct halo_hip_list lists[HALO_HIP_ROW_CLASSES][HALO_HIP_SHAPES];
     uint32_t blocks_wanted; /* that keep the GPU busy */
-    bool has_prefill;
-    int largest, top; /* variants that make the lists of largest logits: of one, of more; -1: none */
+    uint32_t prefill_rows;  /* of a tile that prefill attention takes, at least; 0: it takes none */
+    int largest, top;       /* variants that make the lists of largest logits: of one, of more; -1: none */
 };
 
 struct halo_device;

@@ -133,7 +133,8 @@ static int replay_rows(struct halo_hip_run *run, const struct halo_hip_loop *loo
 
 static bool is_long(const struct halo_hip_run *run, uint32_t tile)
 {
-    return run->model->program.has_prefill && run->tiles[tile].n_rows >= HALO_HIP_PREFILL_MIN_ROWS;
+    uint32_t least = run->model->program.prefill_rows;
+    return least > 0 && run->tiles[tile].n_rows >= least;
 }
 
 /* Runs of tiles that are all long or all short. */

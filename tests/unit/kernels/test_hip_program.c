@@ -410,9 +410,12 @@ static void launches_with_states(void **state)
     FILE *to = open_memstream(&text, &n);
     assert_non_null(to);
     program_print_list(to, &model, 0, HALO_HIP_APART);
-    program_print_list(to, &model, 4, HALO_HIP_MIXED);
+    program_print_list(to, &model, 5, HALO_HIP_MIXED);
     assert_int_equal(fclose(to), 0);
     program_compare("toy-states", text);
+    /* Where decode attention has matrix tiles, it takes pieces of up to 32 rows as well. */
+    assert_int_equal(model.program.prefill_rows, HALO_HIP_PREFILL_ABOVE_TILES);
+    assert_false(model.program.lists[4][HALO_HIP_MIXED].exists);
     free(text);
     program_model_finish(&model);
     fixture_finish(&f);
