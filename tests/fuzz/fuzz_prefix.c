@@ -1,5 +1,5 @@
-/* fuzz_prefix.c: a file of saved prefixes from anybody: refused, or the file that its records make when they are written
- * again, and brought into a pool that is sound afterwards.
+/* fuzz_prefix.c: a file of saved prefixes from anybody: refused, or the file that its records make when they are
+ * written again, and brought into a pool that is sound afterwards.
  *
  * Input: a byte of flags, then the file. Bit 0: the sums are made right first, so that what they protect is looked at
  * too. Bit 1: the pool is smaller than the file. Bit 2: the model has a window and states beside its first group.

@@ -186,8 +186,8 @@ static void forecast_streamed(struct halo_device_thread *t, struct halo_forecast
         halo_layer_needs_of(t->ops, t->device, f->model, f->budget_bytes, n_pages, &f->layers);
 }
 
-/* What a load that keeps everything in memory would take for its cache, in all and of each GPU. A default pool that does
- * not fit shrinks to what does, as there; a wanted one is told as it is. */
+/* What a load that keeps everything in memory would take for its cache, in all and of each GPU. A default pool that
+ * does not fit shrinks to what does, as there; a wanted one is told as it is. */
 static void forecast_resident(struct halo_device_thread *t, struct halo_forecast *f)
 {
     struct halo_plan plan = f->model->plan; /* its weights are the model's */

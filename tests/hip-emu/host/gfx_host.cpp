@@ -77,8 +77,8 @@ struct tile {
     uint32_t arrived;    /* bits of lanes */
 };
 
-/* Of each two, one is read while the other is filled: a lane that fills the first again has met all others at the second,
- * so that none reads it any more. */
+/* Of each two, one is read while the other is filled: a lane that fills the first again has met all others at the
+ * second, so that none reads it any more. */
 struct wave {
     uint32_t live, runnable, waiting; /* bits of lanes; waiting: at a shuffle or tile */
     uint32_t generation;

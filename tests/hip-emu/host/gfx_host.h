@@ -46,7 +46,8 @@ struct halo_host_where {
     uint32_t tid, lane, wave, block[3];
 };
 
-/* The stack of a fiber lies at a multiple of its size, behind a guard page, and begins with the address of where it is. */
+/* The stack of a fiber lies at a multiple of its size, behind a guard page, and begins with the address of where it
+ * is. */
 #define HALO_HOST_STACK_BYTES (512 * 1024)
 #define HALO_HOST_GUARD_BYTES 4096
 HALO_DEVICE halo_host_where &halo_host_here(void)

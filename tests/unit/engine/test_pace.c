@@ -168,9 +168,9 @@ static void a_piece_is_at_most_twice_as_long_as_those_before(void **state)
     }
 }
 
-/* Attention of one to three rows of a piece as for replies, of more by tiles that cost the same for 4 rows as for 64 (an
- * H200 behind 24,000 positions): from two rows to four a step becomes four times as long, and a row of hundreds costs
- * a tenth of one of two. When the replies end one by one, the prompt gets on all the same. */
+/* Attention of one to three rows of a piece as for replies, of more by tiles that cost the same for 4 rows as for 64
+ * (an H200 behind 24,000 positions): from two rows to four a step becomes four times as long, and a row of hundreds
+ * costs a tenth of one of two. When the replies end one by one, the prompt gets on all the same. */
 static void longer_pieces_are_found_behind_a_jump(void **state)
 {
     const double decode_ns = 1.5 * MS;

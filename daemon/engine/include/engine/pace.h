@@ -4,12 +4,12 @@
  * prompt adds to it. A step that also has pieces of prompts takes at most HALO_PACE_PIECES times longer on their
  * account. The reference is renewed: after HALO_PACE_MIXED mixed steps in a row, and for a number of replies not seen
  * before, one step goes without pieces. Where pieces of that length are short, longer ones are tried now and then,
- * each twice as long as the one before: the first rows of a piece may cost what hundreds do (other kernels than those of
- * replies, a long context that is read once for all of them). If a row costs less than half as much in a longer piece,
- * not every step has one: a piece of at most HALO_PACE_APART_NS is followed by steps that only decode, until both have
- * had the same time. Where nobody decodes
- * a piece is as long as a newcomer or a cancel may have to wait: any number of rows where the numbers do not depend on
- * the cut, else all that the batch holds, or half of them, a quarter and so on.
+ * each twice as long as the one before: the first rows of a piece may cost what hundreds do (other kernels than those
+ * of replies, a long context that is read once for all of them). If a row costs less than half as much in a longer
+ * piece, not every step has one: a piece of at most HALO_PACE_APART_NS is followed by steps that only decode, until
+ * both have had the same time. Where nobody decodes a piece is as long as a newcomer or a cancel may have to wait: any
+ * number of rows where the numbers do not depend on the cut, else all that the batch holds, or half of them, a quarter
+ * and so on.
  *
  * Threads: the device thread. Memory: at init.
  */

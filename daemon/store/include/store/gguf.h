@@ -56,8 +56,8 @@ struct halo_gguf_tensor {
 struct halo_gguf;
 
 /* Opens and checks. On failure *ret is NULL and fault says what, where (byte offset, key or tensor name) and the
- * numbers: LOAD_FAILED for a malformed or unreadable file or set of parts, NOT_FOUND when it does not exist, UNSUPPORTED for
- * big-endian, version 1 or a removed tensor type, OUT_OF_MEMORY. */
+ * numbers: LOAD_FAILED for a malformed or unreadable file or set of parts, NOT_FOUND when it does not exist,
+ * UNSUPPORTED for big-endian, version 1 or a removed tensor type, OUT_OF_MEMORY. */
 int halo_gguf_open(struct halo_gguf **ret, const char *path, struct halo_fault *fault);
 /* The same over bytes in memory (fuzzers, tests): `n` is the size of the "file", one part only. The bytes must outlive
  * the object. */
