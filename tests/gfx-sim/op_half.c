@@ -127,6 +127,42 @@ OP(v_dot4_i32_iu8)
     put(w, &i->o[0], 0, r, p, p);
 }
 
+static float half_product(uint32_t a, uint32_t b, float c)
+{
+    float x = half_float(a), y = half_float(b);
+    if (isa_run.wmma == ISA_WMMA_FLUSH) { /* the manual says nothing here either */
+        x = fabsf(x) < 0x1p-14f ? 0 : x;
+        y = fabsf(y) < 0x1p-14f ? 0 : y;
+    }
+    return fmaf(x, y, c);
+}
+
+static void dot2(struct wave *w, const struct ins *i, const struct values *c)
+{
+    struct values a, b;
+    uint32_t r[32];
+    raw_word(w, &i->o[1], 0, &a);
+    raw_word(w, &i->o[2], 0, &b);
+    for (int l = 0; l < N_LANES; l++)
+        r[l] = u_of(half_product(a.v[l] >> 16, b.v[l] >> 16, half_product(a.v[l], b.v[l], f_of(c->v[l]))));
+    const uint32_t p = a.lo | a.hi | b.lo | b.hi | c->lo | c->hi;
+    put(w, &i->o[0], 0, r, p, p);
+}
+
+OP(v_dot2_f32_f16)
+{
+    struct values c;
+    src(w, i, 3, &c);
+    dot2(w, i, &c);
+}
+
+OP(v_dot2acc_f32_f16)
+{
+    struct values c;
+    raw_word(w, &i->o[0], 0, &c);
+    dot2(w, i, &c);
+}
+
 /* D = A B + C, 16 x 16 x 16. A: lane m has row m, halves k; B: lane n has column n. Lanes 16 .. 31 repeat them. D, C:
  * register r of lane l is row 2 r + l / 16, column l % 16. */
 OP(v_wmma_f32_16x16x16_f16)
@@ -191,6 +227,9 @@ const struct op_entry isa_ops_half[] = {
     VALU(v_pk_add_f16),
     VALU(v_pack_b32_f16),
     ENTRY(v_dot4_i32_iu8, C_VALU, 1, F_DOT),
+    ENTRY(v_dot2_f32_f16, C_VALU, 1, F_DOT),
+    ENTRY(v_dot2acc_f32_f16, C_VALU, 1, F_DOT | F_RMW),
+    NAMED("v_dual_dot2acc_f32_f16", op_v_dot2acc_f32_f16, C_VALU, 1, F_RMW),
     ENTRY(v_wmma_f32_16x16x16_f16, C_VALU, 1, F_WMMA),
     {.name = NULL},
 };
