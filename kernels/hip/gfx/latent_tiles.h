@@ -12,6 +12,7 @@
 #define HALO_GFX_LATENT_TILES_H
 
 #include "attend_merge.h"
+#include "kv_half.h"
 
 constexpr uint32_t QUERIES = HALO_LATENT_QUERIES, KEYS = 16, PARTS = 4, GROUPS = QUERIES / 16;
 constexpr uint32_t THREADS = 32 * PARTS * GROUPS;
@@ -89,10 +90,7 @@ template <> struct tiles_chunk<HALO_KV_Q8> {
     }
     HALO_DEVICE_MEMBER halo_u4 halves() const
     {
-        float x[CHUNK];
-        for (int i = 0; i < (int)CHUNK; i++)
-            x[i] = raw.get(i);
-        return tiles_halves(x);
+        return kv_eight_half<HALO_KV_Q8>(raw);
     }
 };
 
