@@ -9,13 +9,17 @@ constexpr uint32_t WAVES = 4, V_ROWS = KV_PAGE / WAVES;
 constexpr float NOTHING = -1e30f; /* the maximum of no scores: finite, so that differences are numbers */
 
 template <int G, int D> struct alignas(16) attend_lds {
-    float q[G][D];
-    float fresh[2][D]; /* k and v of the row */
-    float out[2][G][D];
-    float score[WAVES][G][KV_PAGE];
-    float p[KV_PAGE][G];
+    union {
+        struct {
+            float q[G][D];
+            float fresh[2][D]; /* k and v of the row */
+            float score[WAVES][G][KV_PAGE];
+            float p[KV_PAGE][G];
+        };
+        float out[2][G][D];                   /* behind the last page */
+        float weight[WAVES][HALO_SPLITS_MAX]; /* in the block that merges, when its own part is stored */
+    };
     float shrink[G], max[G], sum[G];
-    float weight[WAVES][HALO_SPLITS_MAX];
     uint32_t last;
 };
 
@@ -70,6 +74,13 @@ HALO_DEVICE attend_job job_of(const halo_attend_args &a, uint32_t n_heads_max, u
     job.pages = a.kv.pages + a.kv.page_first[row];
     return job;
 }
+
+/* Whether the products of a cache are those of pairs (attend_pairs.h). */
+#if defined(HALO_DOT2)
+template <uint32_t TYPE> constexpr bool takes_pairs = TYPE != HALO_KV_F32;
+#else
+template <uint32_t TYPE> constexpr bool takes_pairs = false;
+#endif
 
 /* What a wave has of a page. V of large heads in f32 has no room in registers beside K: two rows at a time; of heads of
  * 512, four. */

@@ -14,10 +14,16 @@
  */
 #include "attend_heads.h"
 #include "attend_merge.h"
+#include "attend_pairs.h"
 
 /* The wave's part of the scores. */
-template <uint32_t TYPE, int G, int D> HALO_DEVICE void scores(const attend_part<TYPE, D> &part, attend_lds<G, D> &lds)
+template <uint32_t TYPE, int G, int D>
+HALO_DEVICE void scores(uint32_t dim, const attend_part<TYPE, D> &part, attend_lds<G, D> &lds)
 {
+    if constexpr (takes_pairs<TYPE>) {
+        pairs_scores<TYPE, G, D>(dim, part, lds);
+        return;
+    }
     constexpr uint32_t CHUNK = kv_chunk<TYPE>;
     float s[G];
     for (int g = 0; g < G; g++)
@@ -48,7 +54,7 @@ template <int G> struct attend_sums {
 };
 
 /* Of the positions hidden .. n - 1 of a page. `cap` in units of log2. */
-template <int G, int D>
+template <uint32_t TYPE, int G, int D>
 HALO_DEVICE void probabilities(attend_lds<G, D> &lds, uint32_t hidden, uint32_t n, float cap, attend_sums<G> *sums)
 {
     const uint32_t lane = halo_lane();
@@ -65,7 +71,10 @@ HALO_DEVICE void probabilities(attend_lds<G, D> &lds, uint32_t hidden, uint32_t 
         s = seen ? s : NOTHING;
         const float max = halo_max(sums->max[i], halo_wave_max(s)), shrink = halo_exp2(sums->max[i] - max);
         const float p = seen ? halo_exp2(s - max) : 0;
-        lds.p[lane][g] = p;
+        if constexpr (takes_pairs<TYPE>)
+            pairs_leave_p(lds, g, p);
+        else
+            lds.p[lane][g] = p;
         sums->sum[i] = halo_fma(sums->sum[i], shrink, halo_wave_sum(p));
         sums->max[i] = max;
         if (lane == 0) {
@@ -79,7 +88,7 @@ HALO_DEVICE void probabilities(attend_lds<G, D> &lds, uint32_t hidden, uint32_t 
 /* Of the page whose first rows are in `part`. */
 template <uint32_t TYPE, int G, int D>
 HALO_DEVICE void weigh(const halo_attend_args &a, const attend_job &job, uint8_t *page, uint32_t n,
-                       attend_part<TYPE, D> &part, const attend_lds<G, D> &lds, float out[G][D / 32])
+                       attend_part<TYPE, D> &part, const attend_lds<G, D> &lds, float (&out)[G][D / 32])
 {
     constexpr uint32_t ROWS = attend_part<TYPE, D>::ROWS;
     for (int g = 0; g < G; g++)
@@ -89,6 +98,10 @@ HALO_DEVICE void weigh(const halo_attend_args &a, const attend_job &job, uint8_t
     for (uint32_t first = 0; first < V_ROWS; first += ROWS) {
         if (first > 0)
             load_v<TYPE, D>(a, job, page, n, &part, first);
+        if constexpr (takes_pairs<TYPE>) {
+            pairs_weigh<TYPE, G, D>(first, part, lds, out);
+            continue;
+        }
         for (uint32_t j = 0; j < ROWS; j++)
             for (int i = 0; i < D / 32; i++) {
                 const float v = part.v[j].get(i);
@@ -102,6 +115,7 @@ HALO_DEVICE void weigh(const halo_attend_args &a, const attend_job &job, uint8_t
 template <int G, int D> HALO_DEVICE void join(attend_lds<G, D> &lds, float out[G][D / 32])
 {
     const uint32_t wave = halo_wave(), first = halo_lane() * (D / 32);
+    halo_barrier(); /* the probabilities have been read */
     for (int g = 0; g < G && wave >= 2; g++)
         for (uint32_t i = 0; i < D / 32; i++)
             lds.out[wave - 2][g][first + i] = out[g][i];
@@ -129,12 +143,12 @@ HALO_DEVICE void attend_pages(const halo_attend_args &a, const attend_job &job, 
         const bool more = i + 1 < job.end;
         const uint32_t n = positions_of(job, i), n_next = more ? positions_of(job, i + 1) : 0;
         uint8_t *next = a.kv.base + number * a.kv.page_bytes;
-        scores<TYPE, G, D>(part, lds);
+        scores<TYPE, G, D>(a.kv.head_dim_k, part, lds);
         if (more)
             load_k<TYPE, D>(a, job, next, n_next, &part);
         number = job.pages[halo_min_of(i + 2, job.end - 1)];
         halo_barrier();
-        probabilities<G, D>(lds, hidden_of(job, i), n, a.score.cap * LOG2_E, &sums);
+        probabilities<TYPE, G, D>(lds, hidden_of(job, i), n, a.score.cap * LOG2_E, &sums);
         halo_barrier();
         weigh<TYPE, G, D>(a, job, page, n, part, lds, out);
         if (more)
@@ -164,6 +178,8 @@ template <uint32_t TYPE, int G, int D> HALO_DEVICE void attend(const halo_attend
     if (!some)
         return;
     bring_heads<TYPE, G, D, WAVES>(a, job, tables, newest, lds);
+    if constexpr (takes_pairs<TYPE>)
+        pairs_halve_q<TYPE, G, D>(lds);
     halo_barrier();
     if (n_early < n) {
         load_k<TYPE, D>(a, job, page, n, &part);

@@ -16,6 +16,8 @@
  *   halo_shuffle              the value of another lane; halo_xor<1|2|4|8|16>: of lane ^ M. All live lanes of the wave
  *                             must take part. halo_broadcast: of one lane, the same for all of them
  *   halo_dot4 halo_dot4_u     c + sum of four products of bytes: signed times signed, unsigned times signed; exact
+ *   halo_dot2(a, b, c)        c + the products of two pairs of halves, summed in f32 (AMD, host); HALO_DOT2 is defined
+ *                             where that is one instruction
  *   halo_permute(hi, lo, sel) four bytes chosen from eight
  *   halo_stream(words, index) words[index], 16 bytes that nobody reads again: what else the caches hold may stay
  *   halo_schedule_here        the compiler reorders nothing across it

@@ -215,6 +215,19 @@ HALO_DEVICE uint32_t halo_pair_fma(uint32_t a, uint32_t b, uint32_t c)
                                                                   __builtin_bit_cast(halo_half2, c)));
 }
 
+#if HALO_GFX11 || HALO_GFX12 || HALO_GFX103
+#define HALO_DOT2 1
+#endif
+HALO_DEVICE float halo_dot2(uint32_t x, uint32_t y, float c)
+{
+    const halo_half2 a = __builtin_bit_cast(halo_half2, x), b = __builtin_bit_cast(halo_half2, y);
+#if defined(HALO_DOT2)
+    return __builtin_amdgcn_fdot2(a, b, c, false);
+#else
+    return __builtin_fmaf((float)a[1], (float)b[1], __builtin_fmaf((float)a[0], (float)b[0], c));
+#endif
+}
+
 typedef _Float16 halo_mma_16 __attribute__((ext_vector_type(16)));
 typedef _Float16 halo_mma_8 __attribute__((ext_vector_type(8)));
 typedef float halo_mma_f8 __attribute__((ext_vector_type(8)));
@@ -262,16 +275,6 @@ HALO_DEVICE halo_acc halo_mma(halo_frag x, halo_frag y, halo_acc c)
 #else
 /* No matrix unit; gemm.h takes another path. The layout of sums is that of RDNA3. */
 #define HALO_NO_MATRIX 1
-typedef _Float16 halo_mma_2 __attribute__((ext_vector_type(2)));
-HALO_DEVICE float halo_dot2(uint32_t x, uint32_t y, float c)
-{
-    const halo_mma_2 a = __builtin_bit_cast(halo_mma_2, x), b = __builtin_bit_cast(halo_mma_2, y);
-#if HALO_GFX103
-    return __builtin_amdgcn_fdot2(a, b, c, false);
-#else
-    return __builtin_fmaf((float)a[1], (float)b[1], __builtin_fmaf((float)a[0], (float)b[0], c));
-#endif
-}
 #endif
 #endif
 HALO_DEVICE uint32_t halo_mma_col(int)

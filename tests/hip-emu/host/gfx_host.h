@@ -223,6 +223,9 @@ HALO_DEVICE float halo_abs(float x)
     return fabsf(x);
 }
 
+#if !defined(HALO_NO_DOT4) /* as on the chips that it stands for */
+#define HALO_DOT2 1
+#endif
 HALO_DEVICE float halo_dot2(uint32_t x, uint32_t y, float c)
 {
     c = fmaf(halo_half_float((uint16_t)x), halo_half_float((uint16_t)y), c);
