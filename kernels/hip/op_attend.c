@@ -5,6 +5,8 @@
  * splits so that one row fills the GPU; latent_tiles is both. How many splits follows from the level of the context,
  * not its length, so that steps of a class are the same launches; a split without a page adds nothing.
  */
+#include <string.h>
+
 #include "compile_priv.h"
 
 struct halo_kv_arg halo_hip_kv_arg(const struct halo_hip_compiler *c, uint32_t group, uint32_t layer)
@@ -54,6 +56,19 @@ struct blocks {
     uint32_t step, least; /* of splits that a launch of its own merges; 0: the last block does */
 };
 
+/* A unit of AMD's chips is two compute units, which hold twice as many blocks; more than the GPU holds of the kernel
+ * would wait for the others. 0: blocks_wanted. */
+static uint32_t more_blocks(const struct halo_hip_compiler *c, const struct halo_kv_group *kv,
+                            const struct blocks *blocks)
+{
+    const struct halo_device *device = c->model->device;
+    int variant = halo_hip_kernel_find(device, blocks->op, kv_type(kv), blocks->rows);
+    uint32_t most = 2 * c->blocks_wanted, resident = variant < 0 ? 0 : device->n_resident[variant];
+    if (strncmp(device->properties.arch, "gfx", 3) != 0 || resident <= c->blocks_wanted)
+        return 0;
+    return resident < most ? resident : most;
+}
+
 static int emit_blocks(struct halo_hip_compiler *c, const struct halo_op_attend *u, struct halo_attend_args args,
                        uint32_t rope, const struct blocks *blocks)
 {
@@ -61,7 +76,8 @@ static int emit_blocks(struct halo_hip_compiler *c, const struct halo_op_attend 
     uint32_t n_parts = HALO_HIP_CEIL(u->n_head / kv->n_head_kv, blocks->n_heads);
     uint32_t q_step = u->n_head * kv->head_dim_k * (uint32_t)sizeof(float);
     uint32_t out_step = u->n_head * kv->head_dim_v * (uint32_t)sizeof(float);
-    struct halo_hip_amount n_splits = {HALO_HIP_SPLITS, kv->n_head_kv * n_parts * blocks->weight, 1, 0};
+    struct halo_hip_amount n_splits = {HALO_HIP_SPLITS, kv->n_head_kv * n_parts * blocks->weight, 1,
+                                       more_blocks(c, kv, blocks)};
     args.n_parts = n_parts;
     args.split_step = blocks->step;
     args.split_least = blocks->least;

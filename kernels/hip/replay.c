@@ -32,11 +32,12 @@ int halo_hip_launch(struct halo_hip_run *run, uint32_t variant, struct halo_hip_
     return r;
 }
 
-static uint32_t count_splits(const struct halo_hip_run *run, uint32_t blocks_per_split, uint32_t n_rows)
+static uint32_t count_splits(const struct halo_hip_run *run, const struct halo_hip_amount *amount, uint32_t n_rows)
 {
     uint32_t most = halo_hip_most_splits(run->level);
+    uint32_t wanted = amount->most ? amount->most : run->model->program.blocks_wanted;
     /* Rounded down: a block more than the GPU holds would wait for the others. */
-    uint32_t n = run->model->program.blocks_wanted / (blocks_per_split * n_rows);
+    uint32_t n = wanted / (amount->times * n_rows);
     n = n < most ? n : most;
     n = n * n_rows <= HALO_HIP_ITEMS_MAX ? n : HALO_HIP_ITEMS_MAX / n_rows;
     return n > 1 ? n : 1;
@@ -50,7 +51,7 @@ static uint32_t amount_of(const struct halo_hip_run *run, const struct span *spa
     case HALO_HIP_BATCH: n = run->n_rows; break;
     case HALO_HIP_SEQUENCES: n = run->n_seqs; break;
     case HALO_HIP_SPAN: n = span->n; break;
-    case HALO_HIP_SPLITS: return count_splits(run, amount->times, span->n);
+    case HALO_HIP_SPLITS: return count_splits(run, amount, span->n);
     case HALO_HIP_EXPERT_TILES: return halo_hip_moe_tiles(run->n_rows * amount->times, amount->over, amount->most);
     }
     n = HALO_HIP_CEIL(n * amount->times, amount->over);

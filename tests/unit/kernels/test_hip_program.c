@@ -375,6 +375,41 @@ static void launches_of_decode_attention(void **state)
     fixture_finish(&f);
 }
 
+/* A unit of AMD's chips is two compute units: twice the blocks of decode attention, but no more than the GPU holds. */
+static void splits_fill_a_unit(void **state)
+{
+    static const struct {
+        const char *arch;
+        uint32_t resident, most; /* blocks; 16 are wanted of four units */
+    } cases[] = {{"gfx1151", 24, 24}, {"gfx1151", 100, 32}, {"gfx1151", 8, 0}, {"sm_90", 24, 0}};
+    static const char *const all[] = {NULL};
+    (void)state;
+    static struct fixture f;
+    static struct halo_device device;
+    build(&f);
+    for (uint32_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        char reason[HALO_DEVICE_REASON] = "";
+        struct halo_device_model model;
+        uint32_t n = 0;
+        program_device_init(&device, all);
+        snprintf(device.properties.arch, sizeof(device.properties.arch), "%s", cases[i].arch);
+        for (uint32_t v = 0; v < halo_hip_n_variants; v++)
+            device.n_resident[v] = cases[i].resident;
+        program_model_init(&model, &device, &f.plan);
+        assert_int_equal(halo_hip_program_compile(&model.program, &model, reason), 0);
+        for (uint32_t l = 0; l < model.program.n_launches; l++) {
+            const struct halo_hip_amount *amount = &model.program.launches[l].grid[0];
+            if (amount->count != HALO_HIP_SPLITS)
+                continue;
+            assert_int_equal(amount->most, cases[i].most);
+            n++;
+        }
+        assert_true(n > 0);
+        program_model_finish(&model);
+    }
+    fixture_finish(&f);
+}
+
 /* Where experts are streamed: the same launches, which find the experts in slots, and two stops. */
 static void launches_with_streamed_experts(void **state)
 {
@@ -669,6 +704,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(launches_of_a_toy),
         cmocka_unit_test(launches_of_decode_attention),
+        cmocka_unit_test(splits_fill_a_unit),
         cmocka_unit_test(launches_with_streamed_experts),
         cmocka_unit_test(launches_with_states),
         cmocka_unit_test(launches_with_blocks),
