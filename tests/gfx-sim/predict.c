@@ -6,7 +6,9 @@
  * latencies of LDS and caches, -c is the size of L0, -b what the L2 gives a WGP in a clock.
  *
  * One block of each kernel is executed, whole tiles of it: of gemm with PRODUCT_COLS columns, of prefill the last rows
- * of PROMPT positions, of attend one row over so many. Then the model replays it for as many blocks as a WGP holds.
+ * of PROMPT positions, of attend and latent_tiles one row over so many. Then the model replays it for as many blocks as
+ * a WGP holds. With a PREFIX a second table follows: decode attention behind 8192 and 32768 positions with the splits
+ * of a launch, as times of the bytes at 215 GB/s, and what the positions between them cost.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -38,12 +40,11 @@ static bool is_wanted(const char *kernel)
     return is && isa_find(module, kernel);
 }
 
-/* Executes block 0 and prints its row: `flops` are those that are asked for, `bytes` what must come from memory. */
-static void predict(const char *name, const void *args, size_t n, double flops, double bytes)
+/* Executes block 0; isa_cycles() replays it then. */
+static struct isa_kernel *record(const char *name, const void *args, size_t n)
 {
     const struct isa_options options = {.order = ISA_IN_ORDER, .record = 1};
     struct halo_fault fault = {0};
-    struct isa_cycles c;
     struct isa_kernel *k = isa_find(module, name);
     const uint32_t threads = isa_block(k) > 0 ? isa_block(k) : PUBLISHED_THREADS; /* which come without metadata */
     const int r = isa_launch(k, (uint32_t[]){1, 1, 1}, threads, args, n, &options, &fault);
@@ -52,10 +53,23 @@ static void predict(const char *name, const void *args, size_t n, double flops, 
             fail_msg("%s: %s: %s", name, isa_kind_name(isa_finding_at(i)->kind), isa_finding_at(i)->text);
     if (r < 0)
         fail_msg("%s: %s", name, fault.text);
+    return k;
+}
+
+/* Bytes a clock of a WGP at 215 GB/s. */
+static double memory_rate(void)
+{
+    return 215e3 / machine.mhz / machine.n_wgps;
+}
+
+/* Executes block 0 and prints its row: `flops` are those that are asked for, `bytes` what must come from memory. */
+static void predict(const char *name, const void *args, size_t n, double flops, double bytes)
+{
+    struct isa_cycles c;
+    record(name, args, n);
     assert_int_equal(isa_cycles(&machine, 0, ROUNDS, &c), 0);
     const double clocks = (double)c.clocks / c.n_blocks; /* of the WGP for a block */
     const double peak = 2.0 * 16 * 16 * 16 / machine.wmma_clocks * machine.n_simds;
-    const double memory = 215e3 / machine.mhz / machine.n_wgps; /* bytes a clock of a WGP at 215 GB/s */
     printf("| %s | %u | %.0f | ", name, c.n_resident, clocks);
     if (c.n_wmma > 0)
         printf("%.0f %% | ", 100 * flops / clocks / peak);
@@ -65,7 +79,7 @@ static void predict(const char *name, const void *args, size_t n, double flops, 
            100 * isa_busy(&machine, &c, ISA_UNIT_WMMA), 100 * isa_busy(&machine, &c, ISA_UNIT_VALU),
            100 * isa_busy(&machine, &c, ISA_UNIT_LDS), 100 * isa_busy(&machine, &c, ISA_UNIT_L0),
            c.lds_least > 0 ? (double)c.lds_passes / (double)c.lds_least : 0, 100 * isa_busy(&machine, &c, ISA_UNIT_FAR),
-           bytes / clocks / memory, isa_limit(&machine, &c));
+           bytes / clocks / memory_rate(), isa_limit(&machine, &c));
     n_seen++;
 }
 
@@ -167,30 +181,37 @@ static void published_dense(void)
 
 /* ---- attention ---- */
 
+enum { N_CACHES = 4 };
+static const struct {
+    const char *name;
+    uint32_t type;
+} caches[N_CACHES] = {{"f32", HALO_KV_F32}, {"f16", HALO_KV_F16}, {"q8", HALO_KV_Q8}, {"q4", HALO_KV_Q4}};
+
 struct cache {
     struct halo_kv_arg kv;
     int32_t *pos;
     uint32_t *first, *pages;
 };
 
-/* PROMPT positions of one kv head; the last n_rows of them are rows of the batch. */
-static struct cache cache_make(uint32_t type, uint32_t dim, uint32_t n_rows)
+/* n_pos positions of one kv head; the last n_rows of them are rows of the batch. dim_v 0: a latent cache. */
+static struct cache cache_make(uint32_t type, uint32_t dim_k, uint32_t dim_v, uint32_t n_rows, uint32_t n_pos)
 {
+    const uint32_t n_pages = n_pos / PAGE;
     struct cache c = {.pos = place(n_rows * sizeof(*c.pos)),
                       .first = place(n_rows * sizeof(*c.first)),
-                      .pages = place(PROMPT / PAGE * sizeof(*c.pages))};
+                      .pages = place(n_pages * sizeof(*c.pages))};
     for (uint32_t i = 0; i < n_rows; i++)
-        c.pos[i] = (int32_t)(PROMPT - n_rows + i);
-    for (uint32_t i = 0; i < PROMPT / PAGE; i++)
+        c.pos[i] = (int32_t)(n_pos - n_rows + i);
+    for (uint32_t i = 0; i < n_pages; i++)
         c.pages[i] = i;
     c.kv = (struct halo_kv_arg){.pos = c.pos,
                                 .page_first = c.first,
                                 .pages = c.pages,
-                                .page_bytes = halo_hip_kv_layer_page_bytes(type, 1, dim, dim),
+                                .page_bytes = halo_hip_kv_layer_page_bytes(type, 1, dim_k, dim_v),
                                 .n_head_kv = 1,
-                                .head_dim_k = dim,
-                                .head_dim_v = dim};
-    c.kv.base = place(c.kv.page_bytes * (PROMPT / PAGE));
+                                .head_dim_k = dim_k,
+                                .head_dim_v = dim_v ? dim_v : HALO_LATENT_DIM_V};
+    c.kv.base = place(c.kv.page_bytes * n_pages);
     return c;
 }
 
@@ -209,7 +230,7 @@ static void prefill(const char *type_name, uint32_t type, uint32_t dim)
     snprintf(name, sizeof(name), "prefill_%s_d%u", type_name, dim);
     if (!is_wanted(name))
         return;
-    struct cache c = cache_make(type, dim, n_rows);
+    struct cache c = cache_make(type, dim, dim, n_rows, PROMPT);
     const struct halo_prefill_tile tile = {0, n_rows};
     float *q = place(n_rows * dim * sizeof(*q)), *out = place((size_t)n_rows * dim * sizeof(*out));
     struct halo_prefill_args args = {.kv = c.kv, .tile = &tile, .q = q, .out = out, .score.scale = 1, .n_head = 1};
@@ -219,37 +240,126 @@ static void prefill(const char *type_name, uint32_t type, uint32_t dim)
     free(out);
 }
 
+/* What a block of decode attention needs, for all heads of one kv head. */
+struct decode {
+    struct cache cache;
+    float *q, *out, *partial;
+    uint32_t *counter;
+    struct halo_attend_args args;
+};
+
+static struct decode decode_make(struct cache cache, uint32_t n_head, uint32_t n_splits)
+{
+    const uint32_t dim_v = cache.kv.head_dim_v;
+    struct decode d = {.cache = cache,
+                       .q = place(n_head * cache.kv.head_dim_k * sizeof(float)),
+                       .out = place((size_t)n_head * dim_v * sizeof(float)),
+                       .partial = place((size_t)n_head * n_splits * HALO_PARTIAL_STRIDE(dim_v) * sizeof(float)),
+                       .counter = place(sizeof(uint32_t))};
+    d.args = (struct halo_attend_args){.kv = cache.kv,
+                                       .q = d.q,
+                                       .out = d.out,
+                                       .partial = d.partial,
+                                       .counter = d.counter,
+                                       .score.scale = 1,
+                                       .n_head = n_head,
+                                       .n_splits = n_splits,
+                                       .n_parts = 1};
+    return d;
+}
+
+static void decode_free(struct decode *d)
+{
+    cache_free(&d->cache);
+    free(d->q);
+    free(d->out);
+    free(d->partial);
+    free(d->counter);
+}
+
 static void attend(const char *type_name, uint32_t type, uint32_t dim, uint32_t n_head)
 {
     char name[40];
     snprintf(name, sizeof(name), "attend_%s_g%u_d%u", type_name, n_head, dim);
     if (!is_wanted(name))
         return;
-    struct cache c = cache_make(type, dim, 1);
-    float *q = place(n_head * dim * sizeof(*q)), *out = place((size_t)n_head * dim * sizeof(*out));
-    uint32_t *counter = place(4096);
-    struct halo_attend_args args = {.kv = c.kv,
-                                    .q = q,
-                                    .out = out,
-                                    .partial = (float *)(void *)counter,
-                                    .counter = counter,
-                                    .score.scale = 1,
-                                    .n_head = n_head,
-                                    .n_splits = 1,
-                                    .n_parts = 1};
-    predict(name, &args, sizeof(args), 0, (double)c.kv.page_bytes * (PROMPT / PAGE));
-    cache_free(&c);
-    free(q);
-    free(out);
-    free(counter);
+    struct decode d = decode_make(cache_make(type, dim, dim, 1, PROMPT), n_head, 1);
+    predict(name, &d.args, sizeof(d.args), 0, (double)d.cache.kv.page_bytes * (PROMPT / PAGE));
+    decode_free(&d);
+}
+
+/* A row of 32 heads: of a prompt, whose share of the peak counts, and in decode, whose share of 215 GB/s does. */
+static void latent(const char *type_name, uint32_t type)
+{
+    char name[40];
+    snprintf(name, sizeof(name), "latent_tiles_%s", type_name);
+    if (!is_wanted(name))
+        return;
+    const struct halo_prefill_tile tile = {0, 1};
+    struct decode d = decode_make(cache_make(type, HALO_LATENT_DIM_K, 0, 1, PROMPT), HALO_LATENT_QUERIES, 1);
+    d.args.tile = &tile;
+    predict(name, &d.args, sizeof(d.args), 2.0 * HALO_LATENT_QUERIES * (HALO_LATENT_DIM_K + HALO_LATENT_DIM_V) * PROMPT,
+            (double)d.cache.kv.page_bytes * (PROMPT / PAGE));
+    decode_free(&d);
+}
+
+/* ---- decode attention by depth ---- */
+
+/* Blocks of a WGP: those that op_attend.c wants. */
+enum { BLOCKS_WANTED = 8 };
+
+struct depth {
+    double clocks, bytes; /* of a WGP for its share of a launch */
+    struct isa_cycles cycles;
+};
+
+/* One row behind `n_pos` positions whose kv heads and splits fill the GPU. */
+static struct depth depth_of(const char *name, uint32_t type, uint32_t dim, uint32_t n_head, uint32_t n_kv,
+                             uint32_t n_pos)
+{
+    const uint32_t resident = isa_resident(&machine, isa_find(module, name), 4),
+                   n = resident < BLOCKS_WANTED ? resident : BLOCKS_WANTED;
+    uint32_t n_splits = n * machine.n_wgps / n_kv;
+    n_splits = n_splits < HALO_SPLITS_MAX ? n_splits : HALO_SPLITS_MAX;
+    struct decode d = decode_make(cache_make(type, dim, dim, 1, n_pos), n_head, n_splits);
+    struct depth ret = {0};
+    record(name, &d.args, sizeof(d.args));
+    const uint32_t n_blocks = HALO_HIP_CEIL(n_splits * n_kv, machine.n_wgps);
+    assert_int_equal(isa_cycles(&machine, n_blocks, 1, &ret.cycles), 0);
+    ret.clocks = (double)ret.cycles.clocks;
+    ret.bytes = (double)d.cache.kv.page_bytes * HALO_HIP_CEIL(n_pos / PAGE, n_splits) * n_blocks;
+    decode_free(&d);
+    return ret;
+}
+
+static void depth(const char *type_name, uint32_t type, uint32_t dim, uint32_t n_head, uint32_t n_kv)
+{
+    char name[40];
+    snprintf(name, sizeof(name), "attend_%s_g%u_d%u", type_name, n_head, dim < 128 ? 128 : dim);
+    if (!is_wanted(name))
+        return;
+    const struct depth near = depth_of(name, type, dim, n_head, n_kv, 8192),
+                       far = depth_of(name, type, dim, n_head, n_kv, 32768);
+    const double rate = memory_rate();
+    printf("| %s | %u | %u | %u | %.2f | %.2f | %.2f | %s |\n", name, dim, n_kv, far.cycles.n_resident,
+           near.clocks * rate / near.bytes, far.clocks * rate / far.bytes,
+           (far.clocks - near.clocks) * rate / (far.bytes - near.bytes), isa_limit(&machine, &far.cycles));
+}
+
+static void depths(void)
+{
+    static const struct {
+        uint32_t dim, n_head, n_kv;
+    } shapes[] = {{64, 8, 8}, {128, 4, 8}, {128, 8, 4}, {256, 4, 4}, {256, 8, 2}, {512, 4, 4}};
+    printf("\n| kernel | elements | kv heads | blocks | at 8192 | at 32768 | a position | limit "
+           "|\n|---|---|---|---|---|---|---|---|\n");
+    for (uint32_t i = 0; i < N_CACHES; i++)
+        for (uint32_t j = 0; j < sizeof(shapes) / sizeof(shapes[0]); j++)
+            depth(caches[i].name, caches[i].type, shapes[j].dim, shapes[j].n_head, shapes[j].n_kv);
 }
 
 static void table(void **state)
 {
-    static const struct {
-        const char *name;
-        uint32_t type;
-    } caches[] = {{"f32", 0}, {"f16", 1}, {"q8", 2}, {"q4", 3}};
     (void)state;
     printf("| kernel | blocks | clocks | of the peak | matrix | VALU | LDS | L0 | bank passes | L2 | of 215 GB/s | "
            "limit |\n|---|---|---|---|---|---|---|---|---|---|---|---|\n");
@@ -260,13 +370,17 @@ static void table(void **state)
         moe_gemm(&gfx_types[t], HALO_MOE_TILE);
         moe_gemm(&gfx_types[t], HALO_MOE_TILE_WIDE);
     }
-    for (uint32_t i = 0; i < 4; i++)
+    for (uint32_t i = 0; i < N_CACHES; i++)
         for (uint32_t dim = 128; dim <= 512; dim *= 2)
             prefill(caches[i].name, caches[i].type, dim);
-    for (uint32_t i = 0; i < 4; i++)
+    for (uint32_t i = 0; i < N_CACHES; i++)
         for (uint32_t dim = 128; dim <= 512; dim *= 2)
             for (uint32_t n = 1; n <= 8; n = n == 1 ? 4 : 2 * n)
                 attend(caches[i].name, caches[i].type, dim, n);
+    for (uint32_t i = 0; i < N_CACHES - 1; i++)
+        latent(caches[i].name, caches[i].type);
+    if (n_prefixes > 0)
+        depths();
     assert_true(n_seen > 0);
 }
 
