@@ -183,6 +183,9 @@ void *isa_zeros(size_t n, size_t item_bytes);
 int isa_read_tool(const struct isa_module *module, const char *tool, const char *args, void (*fn)(char *line, void *ud),
                   void *ud, struct halo_fault *fault);
 int isa_decode(struct isa_kernel *k, struct halo_fault *fault);
+/* The address in memory of byte `pc` of a kernel. Its constants lie as far from there as in the file; its instructions
+ * cannot be read. */
+uint64_t isa_address(const struct isa_kernel *k, uint32_t pc);
 /* Operands and modifiers "a, b, c mod:1" of an instruction, behind those that it has. False: one is unknown. */
 bool isa_read_operands(struct ins *i, char *args);
 

@@ -16,6 +16,7 @@ struct isa_module {
     size_t n;
     const char *path;
     char copy[64];              /* a path to the same bytes that stays, for the tools */
+    uint8_t *loaded;            /* address 0 of the program; its constants are where a loader places them */
     struct isa_kernel *kernels; /* by address */
     uint32_t n_kernels;
 };
@@ -85,6 +86,35 @@ static const uint8_t *find_bytes(const struct isa_module *m, uint64_t at, size_t
             return m->image + s->sh_offset + (at - s->sh_addr);
     }
     return NULL;
+}
+
+/* Constants, which kernels find by their own address. They may read these and nothing beside them. */
+static void load_constants(struct isa_module *m)
+{
+    const Elf64_Ehdr *header = (const void *)m->image;
+    const Elf64_Shdr *sections = (const void *)(m->image + header->e_shoff);
+    size_t end = 0;
+    for (int i = 0; i < header->e_shnum; i++)
+        if (sections[i].sh_flags & SHF_ALLOC && sections[i].sh_addr + sections[i].sh_size > end)
+            end = sections[i].sh_addr + sections[i].sh_size;
+    end = (end + PAGE_BYTES - 1) / PAGE_BYTES * PAGE_BYTES;
+    m->loaded = aligned_alloc(PAGE_BYTES, end);
+    if (!m->loaded)
+        abort();
+    memset(m->loaded, 0, end);
+    for (int i = 0; i < header->e_shnum; i++) {
+        const Elf64_Shdr *s = &sections[i];
+        if (s->sh_type != SHT_PROGBITS || (s->sh_flags & (SHF_ALLOC | SHF_EXECINSTR | SHF_WRITE)) != SHF_ALLOC)
+            continue;
+        memcpy(m->loaded + s->sh_addr, m->image + s->sh_offset, s->sh_size);
+        isa_add(m->loaded + s->sh_addr, s->sh_size);
+        isa_set_read_only(m->loaded + s->sh_addr, true);
+    }
+}
+
+uint64_t isa_address(const struct isa_kernel *k, uint32_t pc)
+{
+    return (uintptr_t)k->module->loaded + k->at + pc;
 }
 
 /* The symbol NAME.kd is the descriptor of the kernel NAME. */
@@ -176,6 +206,8 @@ int isa_open(const char *path, struct isa_module **ret_module, struct halo_fault
         r = keep_copy(m, fault);
     if (r == 0)
         r = isa_read_tool(m, ISA_READELF, "--notes", read_note, &notes, fault);
+    if (r == 0)
+        load_constants(m);
     m->path = NULL; /* the caller's */
     if (r == 0)
         *ret_module = m;

@@ -41,6 +41,7 @@
 #define AS_I32 int32_t x = (int32_t)a.v[l]; int32_t y = (int32_t)b.v[l]
 #define AS_F16 float x = half_float(a.v[l]); float y = half_float(b.v[l])
 #define AS_U16 uint32_t x = a.v[l] & 0xffff; uint32_t y = b.v[l] & 0xffff
+#define AS_I16 int16_t x = (int16_t)(uint16_t)a.v[l]; int16_t y = (int16_t)(uint16_t)b.v[l]
 
 #define INTEGER(t, source, as)         \
     COMPARE(lt_##t, source, as, x < y) \
@@ -69,6 +70,7 @@
 INTEGER(u32, src, AS_U32)
 INTEGER(i32, src, AS_I32)
 INTEGER(u16, src16, AS_U16)
+INTEGER(i16, src16, AS_I16)
 FLOAT(f32, src, AS_F32)
 FLOAT(f16, src16, AS_F16)
 
@@ -112,5 +114,5 @@ INTEGER_64(i64, int64_t)
         BOTH(nge, t), BOTH(nlg, t), BOTH(ngt, t), BOTH(nle, t), BOTH(neq, t), BOTH(nlt, t)
 
 const struct op_entry isa_ops_compare[] = {
-    CMP_I(u32), CMP_I(i32), CMP_I(u16), CMP_I(u64), CMP_I(i64), CMP_F(f32), CMP_F(f16), {.name = NULL},
+    CMP_I(u32), CMP_I(i32), CMP_I(u16), CMP_I(i16), CMP_I(u64), CMP_I(i64), CMP_F(f32), CMP_F(f16), {.name = NULL},
 };

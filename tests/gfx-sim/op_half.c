@@ -97,6 +97,16 @@ OP(v_pk_add_f16)
     put(w, &i->o[0], 0, r, p[0] | p[2], p[1] | p[3]);
 }
 
+OP(v_pk_lshlrev_b16)
+{
+    uint32_t a[32], a2[32], b[32], b2[32], r[32], p[4];
+    src_pk(w, i, 1, a, a2, &p[0], &p[1]);
+    src_pk(w, i, 2, b, b2, &p[2], &p[3]);
+    for (int l = 0; l < N_LANES; l++)
+        r[l] = (b[l] << (a[l] & 15) & 0xffff) | b2[l] << (a2[l] & 15) << 16;
+    put(w, &i->o[0], 0, r, p[0] | p[2], p[1] | p[3]);
+}
+
 OP(v_pack_b32_f16)
 {
     struct values a, b;
@@ -225,6 +235,7 @@ const struct op_entry isa_ops_half[] = {
     VALU(v_fma_mixlo_f16),
     VALU(v_pk_fma_f16),
     VALU(v_pk_add_f16),
+    VALU(v_pk_lshlrev_b16),
     VALU(v_pack_b32_f16),
     ENTRY(v_dot4_i32_iu8, C_VALU, 1, F_DOT),
     ENTRY(v_dot2_f32_f16, C_VALU, 1, F_DOT),

@@ -175,6 +175,16 @@ OP(s_mov_b64)
     put_s(w, i, &hi, (uint32_t)(a >> 32), p ? UINT32_MAX : 0);
 }
 
+/* Of the next instruction. */
+OP(s_getpc_b64)
+{
+    struct operand lo = i->o[0], hi = i->o[0];
+    hi.reg++;
+    const uint64_t at = isa_address(w->k, i->pc + 4);
+    put_s(w, i, &lo, (uint32_t)at, 0);
+    put_s(w, i, &hi, (uint32_t)(at >> 32), 0);
+}
+
 OP(s_lshl_b64)
 {
     struct operand lo = i->o[0], hi = i->o[0];
@@ -367,6 +377,7 @@ const struct op_entry isa_ops_scalar[] = {
     SALU(s_cvt_f32_i32),
     SALU(s_cvt_u32_f32),
     SALU(s_mov_b64),
+    SALU(s_getpc_b64),
     SALU(s_lshl_b64),
     SALU(s_cselect_b32),
     ENTRY(s_addk_i32, C_SALU, 1, F_RMW),

@@ -96,22 +96,26 @@ OP(v_mad_u64_u32)
     put_mask(w, &i->o[1], carry, q);
 }
 
-OP(v_lshlrev_b64)
-{
-    struct values a, c, d;
-    uint32_t r[32], h[32];
-    src(w, i, 1, &a);
-    raw_word(w, &i->o[2], 0, &c);
-    raw_word(w, &i->o[2], 1, &d);
-    for (int l = 0; l < N_LANES; l++) {
-        uint64_t s = (c.v[l] | (uint64_t)d.v[l] << 32) << (a.v[l] & 63);
-        r[l] = (uint32_t)s;
-        h[l] = (uint32_t)(s >> 32);
+/* low_poison: what makes the low word undefined beside the amount and the low word; upper: of the high word. */
+#define SHIFT_64(name, shift, low_poison)                                                                              \
+    OP(name)                                                                                                           \
+    {                                                                                                                  \
+        struct values a, c, d;                                                                                         \
+        uint32_t r[32], h[32];                                                                                         \
+        src(w, i, 1, &a);                                                                                              \
+        raw_word(w, &i->o[2], 0, &c);                                                                                  \
+        raw_word(w, &i->o[2], 1, &d);                                                                                  \
+        for (int l = 0; l < N_LANES; l++) {                                                                            \
+            uint64_t s = (c.v[l] | (uint64_t)d.v[l] << 32) shift(a.v[l] & 63);                                         \
+            r[l] = (uint32_t)s;                                                                                        \
+            h[l] = (uint32_t)(s >> 32);                                                                                \
+        }                                                                                                              \
+        const uint32_t upper = d.lo | d.hi, p = a.lo | a.hi | c.lo | c.hi, q = p | (low_poison);                       \
+        put(w, &i->o[0], 0, r, q, q);                                                                                  \
+        put(w, &i->o[0], 1, h, p | upper, p | upper);                                                                  \
     }
-    uint32_t p = a.lo | a.hi | c.lo | c.hi, q = p | d.lo | d.hi;
-    put(w, &i->o[0], 0, r, p, p);
-    put(w, &i->o[0], 1, h, q, q);
-}
+SHIFT_64(v_lshlrev_b64, <<, 0)
+SHIFT_64(v_lshrrev_b64, >>, upper)
 
 /* Division. Operands of div_scale: what is scaled, denominator, numerator; of div_fixup: quotient, denominator,
  * numerator. */
@@ -215,6 +219,7 @@ const struct op_entry isa_ops_wide[] = {
     ENTRY(v_subrev_co_ci_u32, C_VALU, 2, 0),
     ENTRY(v_mad_u64_u32, C_VALU, 2, F_QUARTER),
     VALU(v_lshlrev_b64),
+    VALU(v_lshrrev_b64),
     ENTRY(v_div_scale_f32, C_VALU, 2, 0),
     VALU(v_div_fmas_f32),
     VALU(v_div_fixup_f32),
