@@ -1,5 +1,5 @@
-/* pack.c: packs rows of weights: the small blocks here, the super-blocks in pack_super.c, the types of
- * one to four bits that change their form in pack_codes.c (contract in pack_priv.h). */
+/* pack.c: packs rows of weights: the small blocks here, the super-blocks in pack_super.c, the types
+ * with code books in pack_grid.c, those that change their form in pack_codes.c (contract in pack_priv.h). */
 #include <string.h>
 
 #include <kernels/quant.h>
@@ -66,6 +66,8 @@ void halo_hip_pack_row(uint32_t type, uint32_t n_cols, const uint8_t *file, uint
     else if (parts.nibbles)
         pack_parts(&parts, info.block_bytes, n_cols / HALO_QK, file, &at, packed);
     else if (halo_hip_pack_codes(type, n_cols, file, &at, packed))
+        return;
+    else if (halo_hip_pack_grid(type, n_cols / info.block_weights, file, &at, packed))
         return;
     else if (info.block_weights == HALO_QK_K)
         halo_hip_pack_super(type, n_cols / HALO_QK_K, file, &at, packed);

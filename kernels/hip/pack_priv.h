@@ -23,8 +23,11 @@ bool halo_hip_pack_vector(uint32_t type, uint64_t n, const uint8_t *file, float 
 void halo_hip_pack_super(uint32_t type, uint32_t n_blocks, const uint8_t *file, const struct halo_row_layout *at,
                          uint8_t *packed);
 
-/* pack_codes.c: the types with code books, those of one and two bits, and NVFP4, with a factor of 1; false, and nothing
- * done, for another type. */
+/* pack_grid.c: n_blocks of the types with code books; false, and nothing done, for another type. */
+bool halo_hip_pack_grid(uint32_t type, uint32_t n_blocks, const uint8_t *file, const struct halo_row_layout *at,
+                        uint8_t *packed);
+/* pack_codes.c: the types of one and two bits, and NVFP4, with a factor of 1; false, and nothing done, for another
+ * type. */
 bool halo_hip_pack_codes(uint32_t type, uint32_t n_cols, const uint8_t *file, const struct halo_row_layout *at,
                          uint8_t *packed);
 /* Sets the factor of a packed row of NVFP4. */

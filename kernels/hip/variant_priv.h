@@ -106,7 +106,7 @@ struct halo_hip_variant {
 
 extern const struct halo_hip_variant halo_hip_variants[];
 extern const uint32_t halo_hip_n_variants;
-#define HALO_HIP_VARIANTS_MAX 512
+#define HALO_HIP_VARIANTS_MAX 576
 
 /* Numbers of rows that the table does not tell apart. */
 #define HALO_HIP_ROW_CLASSES 8

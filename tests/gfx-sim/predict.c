@@ -1,4 +1,5 @@
-/* predict.c: what the cycle model (cycles.h) says about the gemm and attention kernels of a code object, as Markdown.
+/* predict.c: what the cycle model (cycles.h) says about the gemm, gemv and attention kernels of a code object, as
+ * Markdown.
  *
  *   isa_predict [-l PERCENT] [-c LINES] [-b BYTES] [PREFIX]...
  *
@@ -104,10 +105,14 @@ struct product {
 
 static struct product product_make(uint32_t type, uint32_t n_rows)
 {
+    const size_t weight_bytes = halo_hip_weight_bytes(type, PRODUCT_COLS, HALO_GEMM_COLS);
     struct product p = {.out = place((size_t)n_rows * HALO_GEMM_COLS * sizeof(float)),
                         .scale = place(n_rows * sizeof(float)),
                         .half = place((size_t)n_rows * PRODUCT_COLS * sizeof(uint16_t)),
-                        .weight = place(halo_hip_weight_bytes(type, PRODUCT_COLS, HALO_GEMM_COLS))};
+                        .weight = place(weight_bytes)};
+    uint32_t seed = type; /* indices of code books: which banks of LDS they meet in depends on them */
+    for (size_t i = 0; halo_hip_planes(type) && i < weight_bytes; i++)
+        p.weight[i] = (uint8_t)gfx_random(&seed);
     return p;
 }
 
@@ -117,6 +122,25 @@ static void product_free(struct product *p)
     free(p->scale);
     free(p->half);
     free(p->weight);
+}
+
+/* One row of x and HALO_GEMM_COLS weight rows, all of a block, which is persistent. */
+static void gemv(const struct gfx_type *type)
+{
+    char name[40];
+    snprintf(name, sizeof(name), "gemv_%s_x1", type->name);
+    if (!is_wanted(name))
+        return;
+    struct product p = product_make(type->type, 2);
+    struct halo_gemv_args args = {.matrix[0] = {p.weight, NULL, p.out, HALO_GEMM_COLS, HALO_GEMM_COLS},
+                                  .x = p.half, /* zeros in either form */
+                                  .n_matrices = 1,
+                                  .n_cols = PRODUCT_COLS,
+                                  .n_rows = 1,
+                                  .n_blocks = HALO_GEMM_COLS / HALO_GEMV_ROWS(type->block == 1, 1),
+                                  .n_grid = 1};
+    predict(name, &args, sizeof(args), 0, (double)halo_hip_weight_bytes(type->type, PRODUCT_COLS, HALO_GEMM_COLS));
+    product_free(&p);
 }
 
 static double flops_of(uint32_t n_rows)
@@ -369,6 +393,7 @@ static void table(void **state)
         gemm(&gfx_types[t], 128);
         moe_gemm(&gfx_types[t], HALO_MOE_TILE);
         moe_gemm(&gfx_types[t], HALO_MOE_TILE_WIDE);
+        gemv(&gfx_types[t]);
     }
     for (uint32_t i = 0; i < N_CACHES; i++)
         for (uint32_t dim = 128; dim <= 512; dim *= 2)

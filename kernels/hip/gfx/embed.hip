@@ -11,7 +11,7 @@ template <uint32_t TYPE> HALO_DEVICE void embed(const halo_embed_args &a)
     float *out = a.out + (uint64_t)halo_block_x() * a.n_cols;
     for (uint32_t u = halo_tid(); u < a.n_cols / HALO_HIP_UNIT; u += 256) {
         halo_unit w;
-        code::expand(code::load(row, at, u), u, &w);
+        halo_expand<TYPE>(code::load(row, at, u), u, halo_book<TYPE>::table(), &w);
         for (int i = 0; i < 8; i++) {
             halo_f4 v;
             for (int j = 0; j < 4; j++)
@@ -61,8 +61,12 @@ HALO_EMBED_KERNEL(Q5_K, q5_k)
 HALO_EMBED_KERNEL(Q6_K, q6_k)
 HALO_EMBED_KERNEL(IQ4_XS, iq4_xs)
 HALO_EMBED_KERNEL(IQ3_S, iq3_s)
+HALO_EMBED_KERNEL(IQ3_XXS, iq3_xxs)
 HALO_EMBED_KERNEL(IQ2_S, iq2_s)
+HALO_EMBED_KERNEL(IQ2_XS, iq2_xs)
+HALO_EMBED_KERNEL(IQ2_XXS, iq2_xxs)
 HALO_EMBED_KERNEL(IQ1_M, iq1_m)
+HALO_EMBED_KERNEL(IQ1_S, iq1_s)
 HALO_EMBED_KERNEL(Q2_0, q2_0)
 HALO_EMBED_KERNEL(Q1_0, q1_0)
 HALO_EMBED_KERNEL(NVFP4, nvfp4)

@@ -33,11 +33,34 @@ template <uint32_t TYPE> struct gemm_shape {
     static constexpr uint32_t BATCH = gemv_plain_type<TYPE> ? 1 : HALO_GEMM_BATCH;
 };
 
-template <uint32_t TYPE, uint32_t ROWS> struct gemm_lds {
+/* Where slabs of 64 take all LDS, books are read through the caches. */
+#if defined(HALO_ASYNC_COPY)
+template <uint32_t TYPE> struct gemm_book {
+};
+#else
+template <uint32_t TYPE> struct gemm_book : halo_book_lds<TYPE> {
+};
+#endif
+
+template <uint32_t TYPE, uint32_t ROWS> struct gemm_lds : gemm_book<TYPE> {
     typedef gemm_shape<TYPE> shape;
     alignas(16) uint16_t x[shape::X_SLABS][ROWS * shape::PITCH];
     alignas(16) uint16_t w[shape::W_SLABS][HALO_GEMM_COLS * shape::PITCH];
 };
+
+/* The book that weights are expanded by. */
+template <uint32_t TYPE> HALO_DEVICE const void *gemm_book_ready(gemm_book<TYPE> &lds)
+{
+    (void)lds;
+#if !defined(HALO_ASYNC_COPY)
+    if constexpr (halo_book<TYPE>::ENTRIES != 0) {
+        halo_book_fill<TYPE, GEMM_THREADS>(lds);
+        halo_barrier();
+        return lds.book;
+    }
+#endif
+    return halo_book<TYPE>::table();
+}
 
 HALO_DEVICE uint32_t gemm_pair(float low, float high)
 {
@@ -52,11 +75,11 @@ template <uint32_t TYPE> struct gemm_weight {
     {
         return code::load(row, at, u);
     }
-    HALO_DEVICE void expand(const raw &r, uint32_t u, halo_u4 ret[4])
+    HALO_DEVICE void expand(const raw &r, uint32_t u, const void *book, halo_u4 ret[4])
     {
         halo_unit w;
         uint32_t halves[16];
-        code::expand(r, u, &w);
+        halo_expand<TYPE>(r, u, book, &w);
         halo_unit_halves<code>(w, halves);
 #pragma unroll
         for (int i = 0; i < 4; i++)
@@ -79,7 +102,7 @@ template <uint32_t TYPE> struct gemm_plain {
             r.e[i] = halo_load<halo_u4>(row, u * N + i);
         return r;
     }
-    HALO_DEVICE void expand(const raw &r, uint32_t, halo_u4 ret[4])
+    HALO_DEVICE void expand(const raw &r, uint32_t, const void *, halo_u4 ret[4])
     {
         for (uint32_t i = 0; i < HALO_HIP_UNIT; i += 8)
             for (uint32_t k = 0; k < 8; k += 2) {
@@ -189,6 +212,7 @@ template <uint32_t TYPE> struct gemm_weights {
     halo_row_layout at;
     const uint8_t *base[N]; /* rows of the thread's units */
     uint32_t n_units;
+    const void *book; /* of the type, or NULL */
     typename weight::raw raw[BATCH][N];
     /* Two units of a row lie in neighbouring groups of eight lanes: their loads share sectors. */
     HALO_DEVICE_MEMBER static uint32_t row(uint32_t i)
@@ -200,8 +224,9 @@ template <uint32_t TYPE> struct gemm_weights {
     {
         return SLAB == HALO_HIP_UNIT ? slab : slab * 2 + (halo_lane() >> 3 & 1);
     }
-    HALO_DEVICE_MEMBER void begin(const gemm_job &job)
+    HALO_DEVICE_MEMBER void begin(const gemm_job &job, const void *book_of)
     {
+        book = book_of;
         at = halo_hip_row_layout(TYPE, job.n_cols);
         n_units = job.n_cols / HALO_HIP_UNIT;
 #pragma unroll
@@ -256,7 +281,7 @@ template <uint32_t TYPE> struct gemm_weights {
 #pragma unroll
         for (uint32_t i = 0; i < N; i++) {
             halo_u4 halves[4];
-            weight::expand(raw[turn][i], u, halves);
+            weight::expand(raw[turn][i], u, book, halves);
 #pragma unroll
             for (uint32_t k = 0; k < 4; k++)
                 *reinterpret_cast<halo_u4 *>(to + halo_slab_at<SLAB>(row(i), unit(0) * 4 + k)) = halves[k];
@@ -269,7 +294,7 @@ template <> struct gemm_weights<HALO_TYPE_F16> {
     static constexpr float FACTOR = 1;
     gemm_copies<SLAB, HALO_GEMM_COLS> copies;
     uint32_t n_cols;
-    HALO_DEVICE_MEMBER void begin(const gemm_job &job)
+    HALO_DEVICE_MEMBER void begin(const gemm_job &job, const void *)
     {
         const uint32_t stride = halo_hip_row_layout(HALO_TYPE_F16, job.n_cols).stride;
         n_cols = job.n_cols;
@@ -425,7 +450,7 @@ HALO_DEVICE void gemm(const gemm_job &job, gemm_lds<TYPE, ROWS> &lds)
     for (uint32_t i = 0; i < x.N; i++)
         x.place(i, gemm_x_row(job, halo_min_of(x.row(i), job.n_rows - 1)) * job.n_cols * 2);
     gemm_weights<TYPE> w;
-    w.begin(job);
+    w.begin(job, gemm_book_ready<TYPE>(lds));
     halo_acc acc[T][T] = {};
 #pragma unroll
     for (uint32_t s = 0; s < AHEAD; s++) {

@@ -28,6 +28,7 @@ struct gemv_job {
     const uint8_t *x;
     const uint32_t *row_index;
     uint32_t x_stride, n_cols, n_rows; /* x_stride in bytes */
+    const void *book;                  /* of the type, or NULL */
 };
 
 /* Rows that do not exist read the last one. */
@@ -43,18 +44,18 @@ HALO_DEVICE const uint8_t *gemv_x_row(const gemv_job &job, uint32_t r)
 }
 
 /* The lane's units are alike but for multiples of 32: which of a super-block they are is the lane's alone. */
-template <typename CODE, int N, int R>
-HALO_DEVICE void gemv_unit(const typename CODE::raw *raw, const gemv_job &job, const uint8_t *const *x, uint32_t u,
-                           float acc[R][N])
+template <uint32_t TYPE, int N, int R>
+HALO_DEVICE void gemv_unit(const typename halo_type_code<TYPE>::raw *raw, const gemv_job &job, const uint8_t *const *x,
+                           uint32_t u, float acc[R][N])
 {
     halo_unit w[R];
     for (int r = 0; r < R; r++)
-        CODE::expand(raw[r], halo_lane(), &w[r]);
+        halo_expand<TYPE>(raw[r], halo_lane(), job.book, &w[r]);
 #pragma unroll
     for (int j = 0; j < N; j++) {
         halo_act act = halo_act_load(x[j], job.n_cols, u);
         for (int r = 0; r < R; r++)
-            acc[r][j] = halo_unit_dot<CODE>(w[r], act, acc[r][j]);
+            acc[r][j] = halo_unit_dot<halo_type_code<TYPE>>(w[r], act, acc[r][j]);
     }
 }
 
@@ -92,7 +93,7 @@ template <uint32_t TYPE, int N> struct gemv_rows {
             stage next = now;
             if (AHEAD && u + 32 < n)
                 load(job, at, u + 32, &next);
-            gemv_unit<code, N, R>(now.raw, job, x, u, acc);
+            gemv_unit<TYPE, N, R>(now.raw, job, x, u, acc);
             now = next;
             if (!AHEAD && u + 32 < n)
                 load(job, at, u + 32, &now);
@@ -189,6 +190,7 @@ template <uint32_t TYPE, int N> HALO_DEVICE void gemv(const halo_gemv_args &a)
 {
     constexpr int R = gemv_wave_rows<TYPE, N>, P = gemv_pass<TYPE, N>;
     typedef gemv_rows<TYPE, P> rows;
+    const void *book = halo_book_ready<TYPE, HALO_GEMV_WAVES * 32>();
     uint32_t m, row;
     if (!gemv_find<R>(a.matrix, a.n_matrices, &m, &row))
         return;
@@ -201,7 +203,8 @@ template <uint32_t TYPE, int N> HALO_DEVICE void gemv(const halo_gemv_args &a)
                     a.row_index,
                     rows::x_stride(a.n_cols),
                     a.n_cols,
-                    a.n_rows};
+                    a.n_rows,
+                    book};
 #pragma unroll 1
     for (uint32_t first = 0; first < N && first < a.n_rows; first += P) {
         float acc[R][P] = {};
@@ -220,16 +223,17 @@ template <uint32_t TYPE> HALO_DEVICE void gemv_one(const halo_gemv_args &a)
 {
     typedef persistent_matrices<TYPE> of;
     if (!gemv_plain_type<TYPE> || HALO_GEMV_PERSISTENT(a.n_cols))
-        persistent<of>::run(a, typename of::jobs{halo_block_x(), a.n_blocks});
+        persistent<of>::run(a, typename of::jobs{halo_block_x(), a.n_blocks},
+                            halo_book_ready<TYPE, HALO_GEMV_WAVES * 32>());
     else if constexpr (gemv_plain_type<TYPE>)
         gemv<TYPE, 1>(a);
 }
 
-template <typename OF> HALO_DEVICE void moe_gemv_persistent(const halo_moe_gemv_args &a)
+template <typename OF> HALO_DEVICE void moe_gemv_persistent(const halo_moe_gemv_args &a, const void *book)
 {
 #pragma unroll 1
     for (uint32_t first = halo_block_x(); first < a.n_blocks; first += OF::N * a.n_grid)
-        persistent<OF>::run(a, OF::read(a, first));
+        persistent<OF>::run(a, OF::read(a, first), book);
 }
 
 /* Plain weights whose rows end within a chunk: a block computes only its own rows. */
@@ -242,7 +246,7 @@ template <uint32_t TYPE> HALO_DEVICE void moe_gemv_rows(const halo_moe_gemv_args
     at.block = halo_block_x();
     const typename of::jobs jobs = of::read(a, at.block);
     of::find(a, jobs, stride, &at);
-    const gemv_job job = {at.weight, stride, at.last, at.x, nullptr, rows::x_stride(a.n_cols), a.n_cols, 1};
+    const gemv_job job = {at.weight, stride, at.last, at.x, nullptr, rows::x_stride(a.n_cols), a.n_cols, 1, nullptr};
     float acc[of::R][1] = {};
     rows::run(job, acc);
     of::store(a, jobs, at, acc);
@@ -255,14 +259,15 @@ template <uint32_t TYPE> HALO_DEVICE void moe_gemv(const halo_moe_gemv_args &a)
         halo_inputs_ready();
     if constexpr (gemv_plain_type<TYPE>) {
         if (HALO_GEMV_PERSISTENT(a.n_cols))
-            moe_gemv_persistent<persistent_experts<TYPE, false>>(a);
+            moe_gemv_persistent<persistent_experts<TYPE, false>>(a, nullptr);
         else
             moe_gemv_rows<TYPE>(a);
     } else {
+        const void *book = halo_book_ready<TYPE, HALO_GEMV_WAVES * 32>();
         if (HALO_MOE_SHORT(false, a.n_cols))
-            moe_gemv_persistent<persistent_experts<TYPE, true>>(a);
+            moe_gemv_persistent<persistent_experts<TYPE, true>>(a, book);
         else
-            moe_gemv_persistent<persistent_experts<TYPE, false>>(a);
+            moe_gemv_persistent<persistent_experts<TYPE, false>>(a, book);
     }
 }
 

@@ -1,9 +1,6 @@
 /* gemv_codes.hip: products of few rows with weights whose form is not that of the file (gemv.h). */
 #include "gemv.h"
 
-HALO_GEMV_KERNELS(IQ3_S, iq3_s)
-HALO_GEMV_KERNELS(IQ2_S, iq2_s)
-HALO_GEMV_KERNELS(IQ1_M, iq1_m)
 HALO_GEMV_KERNELS(Q2_0, q2_0)
 HALO_GEMV_KERNELS(Q1_0, q1_0)
 HALO_GEMV_KERNELS(NVFP4, nvfp4)

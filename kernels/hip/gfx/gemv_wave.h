@@ -2,7 +2,7 @@
 #ifndef HALO_GFX_GEMV_WAVE_H
 #define HALO_GFX_GEMV_WAVE_H
 
-#include "units.h"
+#include "units_grid.h"
 
 template <uint32_t TYPE>
 constexpr bool gemv_plain_type = TYPE == HALO_TYPE_F32 || TYPE == HALO_TYPE_F16 || TYPE == HALO_TYPE_BF16;

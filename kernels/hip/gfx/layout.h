@@ -8,10 +8,10 @@
  *            file. The 4-bit K types are brought to this order, so that one 128-bit load meets the two 16-byte halves
  *            of an activation unit.
  *   bytes    Q8_0: weights 0..15 of all units in one plane, weights 16..31 in the next: two contiguous 128-bit loads.
- *   pairs    8 bytes a unit: bits 2j, 2j + 1 of byte i hold weight i + 8 j: 2 bits each (Q2_K, Q3_K, IQ1, IQ2, Q2_0;
- *            the upper two bits of Q6_K).
- *   bits     4 bytes a unit: bit i belongs to weight i (the fifth bit of Q5_0, Q5_1, Q5_K; the third of Q3_K; the sign
- *            of IQ2; all of Q1_0).
+ *   pairs    8 bytes a unit: bits 2j, 2j + 1 of byte i hold weight i + 8 j: 2 bits each (Q2_K, Q3_K, Q2_0; the upper
+ *            two bits of Q6_K).
+ *   bits     4 bytes a unit: bit i belongs to weight i (the fifth bit of Q5_0, Q5_1, Q5_K; the third of Q3_K; all of
+ *            Q1_0).
  *   scales   see the table. They stand apart because 16-byte loads of the weights need the alignment, and because the
  *            lanes of a super-block then share one load.
  *
@@ -29,22 +29,35 @@
  *   Q2_K     pairs, s, dm                             u8 s[2] a unit, f16 d, dmin for 8     84, 84
  *   Q3_K     pairs, bits, s, d                        i8 s[2] a unit (-32 taken off), f16 d 110, 114
  *   IQ4_XS   nibbles, s, d                            i8 s a unit (-32 taken off), f16 d   136, 138
- *   IQ3_S    nibbles, s, d                            u8 s a unit, f16 d                   110, 138
- *   IQ2_S    pairs, bits, s, d                        u8 s a unit, f16 d                    82, 106
- *   IQ1_M    pairs, s, d                              u16 s a unit, f16 d                   56, 82
+ *   IQ3_S    pairs, bits, high, d                     u8 high a unit, f16 d, u8 s[4]       110, 110
+ *   IQ3_XXS  pairs, bits, d                           f16 d                                 98, 98
+ *   IQ2_S    pairs, high, s, d                        u8 high, u8 s a unit, f16 d           82, 82
+ *   IQ2_XS   pairs, s, d                              u8 s a unit, f16 d                    74, 74
+ *   IQ2_XXS  pairs, d                                 f16 d                                 66, 66
+ *   IQ1_M    bits, high, d                            u16 high a unit, f16 d, u48 s         56, 56
+ *   IQ1_S    bits, high, d                            u16 high a unit, f16 d                50, 50
  *   Q2_0     pairs, d                                 f16 d                                 72, 80
  *   Q1_0     bits, d                                  f16 d                                 36, 48
  *   NVFP4    nibbles, e, factor                       u8 e[2] a unit, f32 for the row      144, 144
  *   F32 F16 BF16: rows as in the file
  *
- * A type without a row of its own shares that of another (halo_hip_form()): IQ3_XXS, IQ2_XXS and IQ2_XS, IQ1_S, TQ1_0
- * and TQ2_0. Grid indices are replaced by the codes of their entries, so that no kernel needs a code book:
- *   IQ3_S    a nibble is the code of a magnitude, 4 12 20 28 36 44 52 60, and its sign (8: negative). s: scale in bits
- *            0 .. 3; bit 4: the largest is 62 (IQ3_XXS). Weight = d / 4 * (2 scale + 1) * number.
- *   IQ2_S    a pair is the code of a magnitude, 8 25 43, a bit its sign. s: a nibble for each half. Weight = d / 8 * (2
- *            scale + 1) * number.
- *   IQ1_M    a pair is -1, 0, 1 plus 1. s: an odd scale in bits 0 .. 3 and 4 .. 7, one for each half; bit 8 + l: of
- *            the l-th 8 weights the eighth is added, not taken off. Weight = d * scale * (pair - 1 +- 1 / 8).
+ * TQ1_0 and TQ2_0 share the form of Q2_0 (halo_hip_form()).
+ *
+ * Grid types have indices into a code book (gfx/books.h) in the planes of pairs or bits: a byte each, the low eight
+ * bits; eight in pairs of IQ3, for four weights each; four for eight weights each in the first half of pairs of IQ2 and
+ * in bits of IQ1. The rest of pairs of IQ2 and bits of IQ3 are the signs: bit 8 j + i is set where weight 4 i + j is
+ * negative. In IQ2_XXS, IQ2_XS and IQ3_XXS weights 8 l .. 8 l + 7 have an even number of minus signs: the sign of
+ * weight 9 l follows from the others, and its bit, 10 l, holds something else. m: the magnitude in the book.
+ *   IQ3_S    high: bit k is the ninth of index k. s: a nibble for each unit. Weight = d * (2 s + 1) * m.
+ *   IQ3_XXS  bit 10 l: bit l of s. Weight = d / 4 * (2 s + 1) * m.
+ *   IQ2_S    high: bits 2 l, 2 l + 1 are the upper two of index l. s: a nibble for each half.
+ *            Weight = d / 8 * (2 s + 1) * m.
+ *   IQ2_XS   bit 10 l: the ninth of index l. s and weight as IQ2_S.
+ *   IQ2_XXS  bit 10 l: bit l of s. Weight = d / 8 * (2 s + 1) * m.
+ *   IQ1_M    high: bits 4 l .. 4 l + 2 are the upper three of index l; bit 4 l + 3: of the l-th 8 weights the eighth is
+ *            added, not taken off. s: three bits for each half. Weight = d * (2 s + 1) * (-1, 0 or 1, +- 1 / 8).
+ *   IQ1_S    high: bits 3 l .. 3 l + 2 are the upper three of index l; bits 12 .. 14 are s; bit 15: the eighth is
+ *            added. Weight as IQ1_M.
  *
  * Q3_K pays 4 bytes and IQ4_XS 2 bytes per 256 weights so that a lane finds its scale in one load. Every plane begins
  * at a multiple of 16 bytes of the row, and so does every row: rows whose units are few pay up to 15 bytes a plane. A
@@ -99,10 +112,6 @@ HALO_HIP_BOTH uint32_t halo_hip_align(uint32_t n)
 HALO_HIP_BOTH uint32_t halo_hip_form(uint32_t type)
 {
     switch (type) {
-    case HALO_TYPE_IQ3_XXS: return HALO_TYPE_IQ3_S;
-    case HALO_TYPE_IQ2_XXS:
-    case HALO_TYPE_IQ2_XS: return HALO_TYPE_IQ2_S;
-    case HALO_TYPE_IQ1_S: return HALO_TYPE_IQ1_M;
     case HALO_TYPE_TQ1_0:
     case HALO_TYPE_TQ2_0: return HALO_TYPE_Q2_0;
     default: return type;
@@ -125,9 +134,13 @@ HALO_HIP_BOTH uint32_t halo_hip_planes(uint32_t type)
     case HALO_TYPE_Q2_K: return HALO_PLANES(0u, 0u, 8u, 0u, 2u, 4u);
     case HALO_TYPE_Q3_K: return HALO_PLANES(0u, 0u, 8u, 4u, 2u, 2u);
     case HALO_TYPE_IQ4_XS: return HALO_PLANES(16u, 0u, 0u, 0u, 1u, 2u);
-    case HALO_TYPE_IQ3_S: return HALO_PLANES(16u, 0u, 0u, 0u, 1u, 2u);
-    case HALO_TYPE_IQ2_S: return HALO_PLANES(0u, 0u, 8u, 4u, 1u, 2u);
-    case HALO_TYPE_IQ1_M: return HALO_PLANES(0u, 0u, 8u, 0u, 2u, 2u);
+    case HALO_TYPE_IQ3_S: return HALO_PLANES(0u, 0u, 8u, 4u, 1u, 6u);
+    case HALO_TYPE_IQ3_XXS: return HALO_PLANES(0u, 0u, 8u, 4u, 0u, 2u);
+    case HALO_TYPE_IQ2_S: return HALO_PLANES(0u, 0u, 8u, 0u, 2u, 2u);
+    case HALO_TYPE_IQ2_XS: return HALO_PLANES(0u, 0u, 8u, 0u, 1u, 2u);
+    case HALO_TYPE_IQ2_XXS: return HALO_PLANES(0u, 0u, 8u, 0u, 0u, 2u);
+    case HALO_TYPE_IQ1_M: return HALO_PLANES(0u, 0u, 0u, 4u, 2u, 8u);
+    case HALO_TYPE_IQ1_S: return HALO_PLANES(0u, 0u, 0u, 4u, 2u, 2u);
     case HALO_TYPE_Q2_0: return HALO_PLANES(0u, 0u, 8u, 0u, 2u, 0u);
     case HALO_TYPE_Q1_0: return HALO_PLANES(0u, 0u, 0u, 4u, 2u, 0u);
     case HALO_TYPE_NVFP4: return HALO_PLANES(16u, 0u, 0u, 0u, 2u, 0u);

@@ -40,10 +40,10 @@ template <uint32_t TYPE, bool PLAIN = gemv_plain_type<TYPE>> struct persistent_c
     {
         return halo_act_load(x, n_cols, i);
     }
-    HALO_DEVICE float add(const raw &raw, const act &x, float acc)
+    HALO_DEVICE float add(const raw &raw, const act &x, const void *book, float acc)
     {
         halo_unit w;
-        code::expand(raw, halo_lane(), &w);
+        halo_expand<TYPE>(raw, halo_lane(), book, &w);
         return halo_unit_dot<code>(w, x, acc);
     }
 };
@@ -74,7 +74,7 @@ template <uint32_t TYPE> struct persistent_chunk<TYPE, true> {
         }
         return ret;
     }
-    HALO_DEVICE float add(const raw &w, const act &act, float acc)
+    HALO_DEVICE float add(const raw &w, const act &act, const void *, float acc)
     {
         return gemv_chunk<code, false>(w, act.x, acc);
     }
@@ -90,6 +90,7 @@ struct persistent_place {
     uint32_t chunk;        /* of lane 0 */
     float factor;          /* of x, where it lacks one */
     const uint8_t *second; /* the row of the other matrix, of gate and up */
+    const void *book;      /* of the type, or NULL */
 };
 
 /* The wave's rows in block `block` of a matrix of n_rows. */
@@ -231,12 +232,13 @@ template <typename OF> struct persistent {
                                              halo_min_of(at.chunk + 32 * (uint32_t)k + halo_lane(), last_chunk));
     }
 
-    HALO_DEVICE void use(const stage &stage, const typename chunk::act *x, uint32_t first, uint32_t n, float acc[R][1])
+    HALO_DEVICE void use(const stage &stage, const typename chunk::act *x, const void *book, uint32_t first, uint32_t n,
+                         float acc[R][1])
     {
 #pragma unroll
         for (int k = 0; k < STEPS; k++)
             for (int r = 0; r < R; r++) {
-                const float sum = chunk::add(stage.raw[k][r], x[k], acc[r][0]);
+                const float sum = chunk::add(stage.raw[k][r], x[k], book, acc[r][0]);
                 acc[r][0] = first + 32 * (uint32_t)k + halo_lane() < n ? sum : acc[r][0];
             }
     }
@@ -262,7 +264,7 @@ template <typename OF> struct persistent {
         }
         load(layout, next, next.block < jobs.end ? n - 1 : 0, then);
         halo_schedule_here();
-        use(now, act, at->chunk, n, acc);
+        use(now, act, at->book, at->chunk, n, acc);
         if (row_ends && at->block < jobs.end) {
             OF::store(a, jobs, *at, acc);
             for (int r = 0; r < R; r++)
@@ -271,13 +273,14 @@ template <typename OF> struct persistent {
         *at = next;
     }
 
-    HALO_DEVICE void run(const args &a, const jobs &jobs)
+    HALO_DEVICE void run(const args &a, const jobs &jobs, const void *book = nullptr)
     {
         const halo_row_layout layout = halo_hip_row_layout(OF::TYPE_OF, a.n_cols);
         persistent_place at = {};
         stage even = {}, odd = {};
         float acc[R][1] = {};
         at.block = jobs.first;
+        at.book = book;
         OF::find(a, jobs, layout.stride, &at);
         load(layout, at, a.n_cols / chunk::COLS - 1, &even);
         OF::inputs(a, jobs, &at);

@@ -35,7 +35,7 @@ template <uint32_t TYPE> struct strip_code {
     HALO_DEVICE void halves(const raw &r, uint32_t base, uint32_t ret[16])
     {
         halo_unit w;
-        code::expand(r, base + halo_strip_part(), &w);
+        halo_expand<TYPE>(r, base + halo_strip_part(), halo_book<TYPE>::table(), &w);
         halo_unit_halves<code>(w, ret);
     }
     HALO_DEVICE uint32_t x_at(uint32_t base, uint32_t p)

@@ -14,14 +14,15 @@
 #include <kernels/quant.h>
 
 const struct gfx_type gfx_types[] = {
-    {HALO_TYPE_F32, "f32", 1},         {HALO_TYPE_F16, "f16", 1},       {HALO_TYPE_BF16, "bf16", 1},
-    {HALO_TYPE_Q8_0, "q8_0", 32},      {HALO_TYPE_Q4_0, "q4_0", 32},    {HALO_TYPE_Q4_1, "q4_1", 32},
-    {HALO_TYPE_Q5_0, "q5_0", 32},      {HALO_TYPE_Q5_1, "q5_1", 32},    {HALO_TYPE_IQ4_NL, "iq4_nl", 32},
-    {HALO_TYPE_MXFP4, "mxfp4", 32},    {HALO_TYPE_Q2_K, "q2_k", 256},   {HALO_TYPE_Q3_K, "q3_k", 256},
-    {HALO_TYPE_Q4_K, "q4_k", 256},     {HALO_TYPE_Q5_K, "q5_k", 256},   {HALO_TYPE_Q6_K, "q6_k", 256},
-    {HALO_TYPE_IQ4_XS, "iq4_xs", 256}, {HALO_TYPE_IQ3_S, "iq3_s", 256}, {HALO_TYPE_IQ2_S, "iq2_s", 256},
-    {HALO_TYPE_IQ1_M, "iq1_m", 256},   {HALO_TYPE_Q2_0, "q2_0", 32},    {HALO_TYPE_Q1_0, "q1_0", 32},
-    {HALO_TYPE_NVFP4, "nvfp4", 32},
+    {HALO_TYPE_F32, "f32", 1},           {HALO_TYPE_F16, "f16", 1},           {HALO_TYPE_BF16, "bf16", 1},
+    {HALO_TYPE_Q8_0, "q8_0", 32},        {HALO_TYPE_Q4_0, "q4_0", 32},        {HALO_TYPE_Q4_1, "q4_1", 32},
+    {HALO_TYPE_Q5_0, "q5_0", 32},        {HALO_TYPE_Q5_1, "q5_1", 32},        {HALO_TYPE_IQ4_NL, "iq4_nl", 32},
+    {HALO_TYPE_MXFP4, "mxfp4", 32},      {HALO_TYPE_Q2_K, "q2_k", 256},       {HALO_TYPE_Q3_K, "q3_k", 256},
+    {HALO_TYPE_Q4_K, "q4_k", 256},       {HALO_TYPE_Q5_K, "q5_k", 256},       {HALO_TYPE_Q6_K, "q6_k", 256},
+    {HALO_TYPE_IQ4_XS, "iq4_xs", 256},   {HALO_TYPE_IQ3_S, "iq3_s", 256},     {HALO_TYPE_IQ2_S, "iq2_s", 256},
+    {HALO_TYPE_IQ1_M, "iq1_m", 256},     {HALO_TYPE_Q2_0, "q2_0", 32},        {HALO_TYPE_Q1_0, "q1_0", 32},
+    {HALO_TYPE_NVFP4, "nvfp4", 32},      {HALO_TYPE_IQ3_XXS, "iq3_xxs", 256}, {HALO_TYPE_IQ2_XS, "iq2_xs", 256},
+    {HALO_TYPE_IQ2_XXS, "iq2_xxs", 256}, {HALO_TYPE_IQ1_S, "iq1_s", 256},
 };
 const uint32_t gfx_n_types = sizeof(gfx_types) / sizeof(gfx_types[0]);
 
@@ -99,6 +100,11 @@ static void put_half(uint8_t *at, uint32_t *seed, float size)
     memcpy(at, &half, sizeof(half));
 }
 
+static bool is_grid(uint32_t type)
+{
+    return type >= HALO_TYPE_IQ2_XXS && type <= HALO_TYPE_IQ1_M && type != HALO_TYPE_IQ4_NL && type != HALO_TYPE_IQ4_XS;
+}
+
 /* Random bytes everywhere, then finite numbers where a random pattern might be none. */
 static void fill_row(uint32_t type, uint8_t *row, uint32_t n_cols, uint32_t *seed)
 {
@@ -145,7 +151,7 @@ static void fill_row(uint32_t type, uint8_t *row, uint32_t n_cols, uint32_t *see
     default: { /* the super-blocks: one or two halves at the begin of the scales of each */
         uint32_t bytes = halo_hip_planes(type) >> 25 & 31;
         for (uint32_t s = 0; s < n_units / 8; s++)
-            for (uint32_t i = 0; i < (bytes < 4 ? 2u : 4u); i += 2)
+            for (uint32_t i = 0; i < (is_grid(type) || bytes < 4 ? 2u : 4u); i += 2)
                 put_half(row + at.super + s * bytes + i, seed, 0.01f);
     }
     }
@@ -185,20 +191,124 @@ static double nvfp4_scale(const uint8_t *factor, uint8_t e)
     return (double)f * (exponent ? ldexp(8 + mantissa, exponent - 10) : ldexp(mantissa, -9));
 }
 
+#define X(code) code,
+static const uint16_t grid_iq1[] = {
+#include <kernels/grid_iq1.def>
+};
+static const uint16_t grid_iq2_xxs[] = {
+#include <kernels/grid_iq2_xxs.def>
+};
+static const uint16_t grid_iq2_xs[] = {
+#include <kernels/grid_iq2_xs.def>
+};
+static const uint16_t grid_iq2_s[] = {
+#include <kernels/grid_iq2_s.def>
+};
+static const uint16_t grid_iq3_xxs[] = {
+#include <kernels/grid_iq3_xxs.def>
+};
+static const uint16_t grid_iq3_s[] = {
+#include <kernels/grid_iq3_s.def>
+};
+#undef X
+
+/* The minus sign of weight i of a unit; even: there is an even number of them in eight weights. */
+static bool grid_minus(uint32_t signs, uint32_t i, bool even)
+{
+    if (!even || i % 9 != 0)
+        return signs >> (8 * (i % 4) + i / 4) & 1;
+    bool minus = false;
+    for (uint32_t k = i / 8 * 8; k < i / 8 * 8 + 8; k++)
+        minus ^= k != i && grid_minus(signs, k, false);
+    return minus;
+}
+
+static uint32_t spare_bits(uint32_t signs)
+{
+    return (signs & 1) | (signs >> 10 & 1) << 1 | (signs >> 20 & 1) << 2 | (signs >> 30) % 2 << 3;
+}
+
+static double iq3_weight(uint32_t type, const uint8_t *row, const struct halo_row_layout *at, uint32_t u, uint32_t i)
+{
+    static const int8_t values[8] = HALO_IQ3_XXS_VALUES;
+    const uint8_t *super = row + at->super + u / 8 * (type == HALO_TYPE_IQ3_S ? 6 : 2);
+    uint32_t index = row[at->pairs + 8 * u + i / 4], signs;
+    memcpy(&signs, row + at->bits + 4 * u, 4);
+    if (type == HALO_TYPE_IQ3_XXS) {
+        const int value = values[grid_iq3_xxs[index] >> i % 4 * 3 & 7];
+        return half_at(super) / 4 * (2 * (int)spare_bits(signs) + 1) * (grid_minus(signs, i, true) ? -value : value);
+    }
+    index |= (uint32_t)(row[at->scales + u] >> i / 4 & 1) << 8;
+    const int value = 2 * (grid_iq3_s[index] >> i % 4 * 3 & 7) + 1;
+    return half_at(super) * (2 * (super[2 + u % 8 / 2] >> u % 2 * 4 & 15) + 1) *
+           (grid_minus(signs, i, false) ? -value : value);
+}
+
+static double iq2_weight(uint32_t type, const uint8_t *row, const struct halo_row_layout *at, uint32_t u, uint32_t i)
+{
+    static const int8_t values[3] = HALO_IQ2_VALUES;
+    const uint8_t *scales = row + at->scales;
+    uint32_t index = row[at->pairs + 8 * u + i / 8], signs, entry, scale;
+    memcpy(&signs, row + at->pairs + 8 * u + 4, 4);
+    if (type == HALO_TYPE_IQ2_XXS) {
+        entry = grid_iq2_xxs[index];
+        scale = spare_bits(signs);
+    } else if (type == HALO_TYPE_IQ2_XS) {
+        entry = grid_iq2_xs[index | (spare_bits(signs) >> i / 8 & 1) << 8];
+        scale = scales[u] >> i / 16 * 4 & 15;
+    } else {
+        entry = grid_iq2_s[index | (scales[2 * u] >> i / 8 * 2 & 3u) << 8];
+        scale = scales[2 * u + 1] >> i / 16 * 4 & 15;
+    }
+    const int value = values[entry >> i % 8 * 2 & 3];
+    return half_at(row + at->super + u / 8 * 2) / 8 * (2 * (int)scale + 1) *
+           (grid_minus(signs, i, type != HALO_TYPE_IQ2_S) ? -value : value);
+}
+
+static double iq1_weight(uint32_t type, const uint8_t *row, const struct halo_row_layout *at, uint32_t u, uint32_t i)
+{
+    uint32_t index = row[at->bits + 4 * u + i / 8], high, scale;
+    const uint8_t *super = row + at->super + u / 8 * (type == HALO_TYPE_IQ1_M ? 8 : 2);
+    high = row[at->scales + 2 * u] | (uint32_t)row[at->scales + 2 * u + 1] << 8;
+    bool more = high >> 15;
+    if (type == HALO_TYPE_IQ1_S) {
+        index |= (high >> i / 8 * 3 & 7) << 8;
+        scale = high >> 12 & 7;
+    } else {
+        uint64_t scales;
+        memcpy(&scales, super, sizeof(scales));
+        index |= (high >> i / 8 * 4 & 7) << 8;
+        more = high >> (i / 8 * 4 + 3) & 1;
+        scale = (uint32_t)(scales >> (16 + u % 8 * 6 + i / 16 * 3)) & 7;
+    }
+    return half_at(super) * (2 * (int)scale + 1) * ((grid_iq1[index] >> i % 8 * 2 & 3) - 1 + (more ? 0.125 : -0.125));
+}
+
+static double grid_weight(uint32_t type, const uint8_t *row, const struct halo_row_layout *at, uint32_t col)
+{
+    switch (type) {
+    case HALO_TYPE_IQ3_S:
+    case HALO_TYPE_IQ3_XXS: return iq3_weight(type, row, at, col / 32, col % 32);
+    case HALO_TYPE_IQ1_S:
+    case HALO_TYPE_IQ1_M: return iq1_weight(type, row, at, col / 32, col % 32);
+    default: return iq2_weight(type, row, at, col / 32, col % 32);
+    }
+}
+
 double gfx_weight(uint32_t type, const uint8_t *row, uint32_t n_cols, uint32_t col)
 {
     static const int8_t iq4_nl[16] = HALO_IQ4_NL_VALUES, mxfp4[16] = HALO_MXFP4_VALUES2;
-    static const int8_t iq2[4] = {8, 25, 43, 43}; /* the last does not occur */
     struct halo_row_layout at = halo_hip_row_layout(type, n_cols);
     if (halo_hip_plain_bytes(type))
         return plain_weight(type, row, col);
+    if (is_grid(type))
+        return grid_weight(type, row, &at, col);
     uint32_t u = col / 32, i = col % 32, half = i / 16, s = u / 8;
     int nibble = at.high > at.quants ? row[at.quants + u * 16 + i % 16] >> 4 * half & 15 : 0;
     int pair = at.bits > at.pairs ? row[at.pairs + u * 8 + i % 8] >> i / 8 * 2 & 3 : 0;
     int bit = at.scales > at.bits ? row[at.bits + u * 4 + i / 8] >> i % 8 & 1 : 0;
     const uint8_t *scales = row + at.scales, *super = row + at.super;
     struct halo_pack_k k;
-    int value;
     switch (type) {
     case HALO_TYPE_Q8_0: return half_at(scales + 2 * u) * (int8_t)row[(half ? at.high : at.quants) + u * 16 + i % 16];
     case HALO_TYPE_Q4_0: return half_at(scales + 2 * u) * (nibble - 8);
@@ -218,14 +328,6 @@ double gfx_weight(uint32_t type, const uint8_t *row, uint32_t n_cols, uint32_t c
                half_at(super + 4 * s + 2) * (scales[2 * u + half] >> 4);
     case HALO_TYPE_Q3_K: return half_at(super + 2 * s) * (int8_t)scales[2 * u + half] * (pair + 4 * bit - 4);
     case HALO_TYPE_IQ4_XS: return half_at(super + 2 * s) * (int8_t)scales[u] * iq4_nl[nibble];
-    case HALO_TYPE_IQ3_S:
-        value = (nibble & 7) == 7 && scales[u] & 16 ? 62 : 8 * (nibble & 7) + 4;
-        return half_at(super + 2 * s) / 4 * (2 * (scales[u] & 15) + 1) * (nibble & 8 ? -value : value);
-    case HALO_TYPE_IQ2_S:
-        return half_at(super + 2 * s) / 8 * (2 * (scales[u] >> 4 * half & 15) + 1) * (bit ? -iq2[pair] : iq2[pair]);
-    case HALO_TYPE_IQ1_M:
-        value = scales[2 * u + 1] >> i / 8 & 1 ? 1 : -1;
-        return half_at(super + 2 * s) * (scales[2 * u] >> 4 * half & 15) * (pair - 1 + value / 8.0);
     case HALO_TYPE_Q2_0: return half_at(scales + 2 * u) * (pair - 1);
     case HALO_TYPE_Q1_0: return half_at(scales + 2 * u) * (2 * bit - 1);
     case HALO_TYPE_NVFP4: return nvfp4_scale(row + at.super, scales[2 * u + half]) * mxfp4[nibble] / 2;
