@@ -13,6 +13,11 @@
 
 /* What the shared buffers hold: the values whose rows stand in act and in half, and the choice whose groups stand in
  * moe_slot; HALO_NONE: nothing of use. */
+enum halo_hip_half_place {
+    HALO_HIP_HALF_SCRATCH, /* in scratch.half */
+    HALO_HIP_HALF_OF_GLU,  /* where the f32 rows of a GLU would be that a product had in its epilogue */
+    HALO_HIP_HALF_PLACES
+};
 struct halo_hip_forms {
     struct {
         uint16_t value;
@@ -20,9 +25,15 @@ struct halo_hip_forms {
         struct halo_factor_arg factor; /* what the row lacks (gfx/args_fused.h) */
     } act[HALO_HIP_ACTS];
     uint32_t act_last; /* the one of act that was used last */
-    uint16_t half_value, grouped_choice;
-    uint32_t half_cols;
-    bool half_strips; /* half is in the order of strips */
+    struct halo_hip_half_form {
+        uint16_t value;
+        uint32_t n_cols;
+        bool strips; /* in the order of strips */
+        uint16_t *half;
+        float *scale;
+    } half[HALO_HIP_HALF_PLACES];
+    uint32_t half_last; /* the one of half that was used last */
+    uint16_t grouped_choice;
 };
 
 struct halo_hip_compiler {
@@ -45,6 +56,9 @@ struct halo_hip_compiler {
     uint16_t *half;
     uint32_t half_cols, half_per_row;
     bool half_alone;
+    /* The GLU that the next product has in its epilogue; has_glu: whether there is one. */
+    struct halo_glu_arg glu;
+    bool has_glu;
     /* Where the next launches go: the loop, and the spans that they are for. */
     struct halo_hip_loop loop;
     bool new_loop;
@@ -148,11 +162,14 @@ void halo_hip_forms_wrote(struct halo_hip_forms *forms, uint16_t value);
 /* The buffer for activation rows of `value`: the one that was not used last. */
 uint8_t *halo_hip_forms_take_act(struct halo_hip_compiler *c, uint16_t value, uint32_t n_cols);
 /* Brings rows of x (f32, contiguous, n_cols) into a buffer of act, or into half, unless they are in one. `value` names
- * them for reuse, HALO_NONE: never. ret_act: where they are. */
+ * them for reuse, HALO_NONE: never. ret_act: where they are; halves are in forms.half[forms.half_last]. */
 int halo_hip_form_act(struct halo_hip_compiler *c, uint16_t value, const float *x, struct halo_hip_amount n_rows,
                       uint32_t n_cols, const uint8_t **ret_act);
 int halo_hip_form_half(struct halo_hip_compiler *c, uint16_t value, const float *x, struct halo_hip_amount n_rows,
                        uint32_t n_cols, bool strips);
+/* Rows of f16 in `place` are those of `value` from here on. */
+void halo_hip_forms_set_half(struct halo_hip_compiler *c, enum halo_hip_half_place place, uint16_t value,
+                             uint32_t n_cols, bool strips);
 /* Sorts the slots of a choice by expert and cuts them into the tiles that the product takes. */
 int halo_hip_form_groups(struct halo_hip_compiler *c, const struct halo_op_moe_matmul *u);
 /* Calls `emit` for the spans whose experts have too few rows to fill much of a wide tile, and for the others. */
@@ -257,6 +274,13 @@ bool halo_hip_fuse_last_norm(const struct halo_hip_compiler *c, uint32_t index);
 /* fuse_rows.c, of many rows: when products by matrix tiles read the rows of `out` behind c->op, before others bring
  * theirs to f16: their length (and how many to a row of the batch), else 0. ret_alone: nothing else reads them. */
 uint32_t halo_hip_fuse_half(const struct halo_hip_compiler *c, uint16_t out, uint32_t *ret_per_row, bool *ret_alone);
+/* fuse_rows.c, as halo_hip_fuse_heads, of many rows: gate and up, and their GLU, whose rows products by matrix tiles
+ * alone read. */
+struct halo_hip_glu_rows {
+    const struct halo_op_glu *glu;
+    uint32_t n_cols, per_row; /* of what it leaves: length, and how many to a row of the batch */
+};
+bool halo_hip_fuse_glu_rows(const struct halo_hip_compiler *c, uint32_t index, struct halo_hip_glu_rows *ret);
 /* When the next op behind c->op that reads activation rows reads those of `out`: their length (and how many to a row of
  * the batch), else 0. */
 uint32_t halo_hip_fuse_act(const struct halo_hip_compiler *c, uint16_t out, uint32_t *ret_per_row);
@@ -284,6 +308,7 @@ int halo_hip_emit_last_norm(struct halo_hip_compiler *c, const struct halo_op_rm
 int halo_hip_emit_router(struct halo_hip_compiler *c, const struct halo_hip_router *router);
 int halo_hip_emit_router_norm(struct halo_hip_compiler *c, const struct halo_hip_router_norm *router);
 int halo_hip_emit_sum_norm(struct halo_hip_compiler *c, const struct halo_hip_sum_norm *pair);
+int halo_hip_emit_half_align(struct halo_hip_compiler *c, const struct halo_hip_glu_rows *rows);
 struct halo_rmsnorm_args halo_hip_rmsnorm_args(const struct halo_hip_compiler *c, const struct halo_op_rmsnorm *u);
 struct halo_matrix_arg halo_hip_matrix_arg(const struct halo_hip_compiler *c, uint32_t weight, uint32_t bias,
                                            float *out);

@@ -27,10 +27,11 @@ int halo_hip_emit_tiles(struct halo_hip_compiler *c, const struct halo_op_moe_ma
 
 void halo_hip_forms_init(struct halo_hip_forms *forms)
 {
-    *forms =
-        (struct halo_hip_forms){.act_last = HALO_HIP_ACTS - 1, .half_value = HALO_NONE, .grouped_choice = HALO_NONE};
+    *forms = (struct halo_hip_forms){.act_last = HALO_HIP_ACTS - 1, .grouped_choice = HALO_NONE};
     for (uint32_t i = 0; i < HALO_HIP_ACTS; i++)
         forms->act[i].value = HALO_NONE;
+    for (uint32_t i = 0; i < HALO_HIP_HALF_PLACES; i++)
+        forms->half[i].value = HALO_NONE;
 }
 
 void halo_hip_forms_wrote(struct halo_hip_forms *forms, uint16_t value)
@@ -38,8 +39,9 @@ void halo_hip_forms_wrote(struct halo_hip_forms *forms, uint16_t value)
     for (uint32_t i = 0; i < HALO_HIP_ACTS; i++)
         if (forms->act[i].value == value)
             forms->act[i].value = HALO_NONE;
-    if (forms->half_value == value)
-        forms->half_value = HALO_NONE;
+    for (uint32_t i = 0; i < HALO_HIP_HALF_PLACES; i++)
+        if (forms->half[i].value == value)
+            forms->half[i].value = HALO_NONE;
     if (forms->grouped_choice == value)
         forms->grouped_choice = HALO_NONE;
 }
@@ -74,19 +76,35 @@ int halo_hip_form_act(struct halo_hip_compiler *c, uint16_t value, const float *
                                        HALO_HIP_ARGS(args)});
 }
 
+void halo_hip_forms_set_half(struct halo_hip_compiler *c, enum halo_hip_half_place place, uint16_t value,
+                             uint32_t n_cols, bool strips)
+{
+    const struct halo_hip_scratch *scratch = &c->model->scratch;
+    struct halo_hip_half_form form = {
+        .value = value, .n_cols = n_cols, .strips = strips, .half = scratch->half, .scale = scratch->half_scale};
+    if (place == HALO_HIP_HALF_OF_GLU) {
+        uint64_t n = (uint64_t)c->plan->max_rows * c->plan->values[value].width;
+        form.half = (uint16_t *)halo_hip_value(c->model, value);
+        form.scale = form.half ? (float *)(form.half + n) : NULL; /* n / n_cols of them */
+    }
+    c->forms.half[place] = form;
+    c->forms.half_last = place;
+}
+
 int halo_hip_form_half(struct halo_hip_compiler *c, uint16_t value, const float *x, struct halo_hip_amount n_rows,
                        uint32_t n_cols, bool strips)
 {
     const struct halo_hip_scratch *scratch = &c->model->scratch;
     struct halo_hip_forms *forms = &c->forms;
-    if (value != HALO_NONE && forms->half_value == value && forms->half_cols == n_cols && forms->half_strips == strips)
-        return 0;
+    for (uint32_t i = 0; i < HALO_HIP_HALF_PLACES && value != HALO_NONE; i++)
+        if (forms->half[i].value == value && forms->half[i].n_cols == n_cols && forms->half[i].strips == strips) {
+            forms->half_last = i;
+            return 0;
+        }
     struct halo_half_args args = {
         .x = x, .half = scratch->half, .scale = scratch->half_scale, .n_cols = n_cols, .strips = strips};
     bool waves = c->min_span > HALF_ROWS_MAX && n_cols < HALF_LONG_COLS;
-    forms->half_value = value;
-    forms->half_cols = n_cols;
-    forms->half_strips = strips;
+    halo_hip_forms_set_half(c, HALO_HIP_HALF_SCRATCH, value, n_cols, strips);
     return halo_hip_emit(
         c, &(struct halo_hip_emission){.op = HALO_HIP_HALF_ROWS,
                                        .type = HALO_HIP_TYPE_ANY,

@@ -168,9 +168,10 @@ static int emit_few(struct halo_hip_compiler *c, const struct halo_op_moe_matmul
 static int emit_tiles(struct halo_hip_compiler *c, const struct halo_op_moe_matmul *u, uint32_t tile_rows)
 {
     const struct halo_weight *w = &c->plan->weights[u->weight[0]];
+    const struct halo_hip_half_form *form = &c->forms.half[c->forms.half_last];
     uint32_t n_col_tiles = 0;
-    struct halo_moe_gemm_args args = {.half = c->model->scratch.half,
-                                      .scale = c->model->scratch.half_scale,
+    struct halo_moe_gemm_args args = {.half = form->half,
+                                      .scale = form->scale,
                                       .slot = c->model->scratch.moe_slot,
                                       .tile = c->model->scratch.moe_tile,
                                       .place = halo_hip_places(c->model, u->weight[0]),
@@ -180,6 +181,10 @@ static int emit_tiles(struct halo_hip_compiler *c, const struct halo_op_moe_matm
     for (uint32_t k = 0; k < u->n; k++) {
         args.matrix[k] = expert_arg(c, u, k);
         n_col_tiles += HALO_HIP_CEIL(args.matrix[k].n_rows, HALO_GEMM_COLS);
+    }
+    if (c->has_glu) {
+        args.glu = c->glu;
+        n_col_tiles = HALO_HIP_CEIL(args.matrix[0].n_rows, HALO_GEMM_COLS / 2);
     }
     return halo_hip_emit(c,
                          &(struct halo_hip_emission){.op = HALO_HIP_MOE_GEMM,

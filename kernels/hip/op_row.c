@@ -68,6 +68,20 @@ static int emit_glu_half(struct halo_hip_compiler *c, const struct halo_op_glu *
                                                         HALO_HIP_ARGS(args)});
 }
 
+int halo_hip_emit_half_align(struct halo_hip_compiler *c, const struct halo_hip_glu_rows *rows)
+{
+    const struct halo_hip_half_form *form = &c->forms.half[HALO_HIP_HALF_OF_GLU];
+    struct halo_hip_amount n_rows = halo_hip_per_row(rows->per_row);
+    struct halo_half_align_args args = {
+        .half = form->half, .shift = c->glu.shift, .scale = form->scale, .n_cols = form->n_cols};
+    return halo_hip_emit(
+        c, &(struct halo_hip_emission){.op = HALO_HIP_HALF_ALIGN,
+                                       .type = HALO_HIP_TYPE_ANY,
+                                       .grid = {halo_hip_over(n_rows, HALO_HALF_WAVES)},
+                                       HALO_HIP_ARGS(args),
+                                       HALO_HIP_PATCHES(HALO_HIP_AMOUNT(struct halo_half_align_args, n_rows, n_rows))});
+}
+
 int halo_hip_emit_glu(struct halo_hip_compiler *c, const struct halo_op *op)
 {
     const struct halo_op_glu *u = &op->u.glu;

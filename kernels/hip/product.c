@@ -29,14 +29,20 @@ bool halo_hip_uses_strips(const struct halo_hip_compiler *c, uint32_t type, uint
 
 static int emit_gemm(struct halo_hip_compiler *c, const struct halo_hip_product *p, int variant)
 {
-    const struct halo_hip_scratch *scratch = &c->model->scratch;
     uint32_t tile = halo_hip_variants[variant].max_rows ? HALO_GEMM_ROWS : HALO_GEMM_ROWS_WIDE, n_col_tiles = 0;
-    struct halo_gemm_args args = {.half = scratch->half, .scale = scratch->half_scale, .n_cols = p->n_cols};
+    struct halo_gemm_args args = {.n_cols = p->n_cols};
     for (uint32_t i = 0; i < p->n_matrices; i++) {
         args.matrix[i] = p->matrix[i];
         n_col_tiles += HALO_HIP_CEIL(p->matrix[i].n_rows, HALO_GEMM_COLS);
     }
+    if (c->has_glu) {
+        args.glu = c->glu;
+        n_col_tiles = HALO_HIP_CEIL(p->matrix[0].n_rows, HALO_GEMM_COLS / 2);
+    }
     int r = halo_hip_form_half(c, p->value, p->x, p->n_x, p->n_cols, false);
+    const struct halo_hip_half_form *form = &c->forms.half[c->forms.half_last];
+    args.half = form->half;
+    args.scale = form->scale;
     return r ? r
              : halo_hip_emit(
                    c, &(struct halo_hip_emission){
@@ -50,11 +56,11 @@ static int emit_gemm(struct halo_hip_compiler *c, const struct halo_hip_product 
 /* Spans of min .. max rows, which are one variant. */
 static int emit_strip_rows(struct halo_hip_compiler *c, const struct halo_hip_product *p, uint32_t min, uint32_t max)
 {
-    const struct halo_hip_scratch *scratch = &c->model->scratch;
+    const struct halo_hip_half_form *form = &c->forms.half[c->forms.half_last];
     uint32_t x_stride = halo_hip_quantized(p->type) ? halo_hip_strip_stride(p->n_cols) : p->n_cols;
     uint32_t cols = max > HALO_STRIP_X ? HALO_STRIP_PANELS_WIDE * HALO_STRIP_COLS : HALO_STRIP_COLS;
-    struct halo_strip_args args = {.half = scratch->half,
-                                   .scale = scratch->half_scale,
+    struct halo_strip_args args = {.half = form->half,
+                                   .scale = form->scale,
                                    .n_matrices = p->n_matrices,
                                    .n_cols = p->n_cols,
                                    .x_stride = x_stride};

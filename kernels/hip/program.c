@@ -99,12 +99,10 @@ static void leave_half(struct halo_hip_compiler *c, const struct halo_op *op)
     uint32_t per_row = op->kind == HALO_OP_RMSNORM ? 1 : c->half_per_row;
     if (n_cols == 0 || c->plan->values[out].width != n_cols * per_row || !can_leave_half(c, op, n_cols, alone))
         return;
+    halo_hip_forms_set_half(c, HALO_HIP_HALF_SCRATCH, out, n_cols, false);
     c->half = c->model->scratch.half;
     c->half_cols = n_cols;
     c->half_alone = alone;
-    c->forms.half_value = out;
-    c->forms.half_cols = n_cols;
-    c->forms.half_strips = false;
 }
 
 static int compile_latent(struct halo_hip_compiler *c, uint32_t index, const struct halo_hip_latent *latent)
@@ -171,6 +169,26 @@ static int compile_glu_product(struct halo_hip_compiler *c, uint32_t index, cons
     return halo_hip_emit_glu_product(c, pair);
 }
 
+static int compile_glu_rows(struct halo_hip_compiler *c, uint32_t index, const struct halo_hip_glu_rows *rows)
+{
+    const struct halo_op *product = &c->plan->ops[index];
+    const struct halo_hip_half_form *form = &c->forms.half[HALO_HIP_HALF_OF_GLU];
+    for (uint32_t i = 0; i < HALO_HIP_PAIR_OPS; i++)
+        forget_outputs(&c->forms, &product[i]);
+    halo_hip_forms_set_half(c, HALO_HIP_HALF_OF_GLU, rows->glu->out, rows->n_cols, false);
+    c->glu =
+        (struct halo_glu_arg){.half = form->half,
+                              .shift = form->half ? (uint8_t *)(form->scale + c->plan->max_rows * rows->per_row) : NULL,
+                              .act = rows->glu->act,
+                              .limit = rows->glu->limit};
+    c->has_glu = true;
+    c->op = index;
+    int r = emit_op[product->kind](c, product);
+    c->has_glu = false;
+    c->op = index + 1;
+    return r ? r : halo_hip_emit_half_align(c, rows);
+}
+
 /* An op by itself, or those from `index` on around a cache of heads. */
 static int compile_heads(struct halo_hip_compiler *c, uint32_t index, uint32_t *ret_n)
 {
@@ -196,6 +214,7 @@ static int compile_ops(struct halo_hip_compiler *c, uint32_t index, uint32_t *re
     struct halo_hip_product_norm product_norm;
     struct halo_hip_product_glu product_glu;
     struct halo_hip_glu_product glu_product;
+    struct halo_hip_glu_rows glu_rows;
     if (halo_hip_fuse_latent(c, index, &latent)) {
         *ret_n = HALO_HIP_LATENT_OPS;
         return compile_latent(c, index, &latent);
@@ -231,6 +250,10 @@ static int compile_ops(struct halo_hip_compiler *c, uint32_t index, uint32_t *re
     if (halo_hip_fuse_glu_product(c, index, &glu_product)) {
         *ret_n = HALO_HIP_PAIR_OPS;
         return compile_glu_product(c, index, &glu_product);
+    }
+    if (halo_hip_fuse_glu_rows(c, index, &glu_rows)) {
+        *ret_n = HALO_HIP_PAIR_OPS;
+        return compile_glu_rows(c, index, &glu_rows);
     }
     return compile_heads(c, index, ret_n);
 }

@@ -1,7 +1,7 @@
 /* predict.c: what the cycle model (cycles.h) says about the gemm, gemv and attention kernels of a code object, as
  * Markdown.
  *
- *   isa_predict [-l PERCENT] [-c LINES] [-b BYTES] [PREFIX]...
+ *   isa_predict [-l PERCENT] [-c LINES] [-b BYTES] [-g] [PREFIX]...
  *
  * Of $HALO_ISA_OBJECT's kernels whose names begin so, default all. Options change what is assumed: -l scales the
  * latencies of LDS and caches, -c is the size of L0, -b what the L2 gives a WGP in a clock.
@@ -21,6 +21,8 @@
 #include <unistd.h>
 #include <cmocka.h>
 
+#include <kernels/op.h>
+
 #include "cycles.h"
 #include "gfx_fixture.h"
 #include "isa.h"
@@ -32,6 +34,7 @@ static struct isa_machine machine;
 static char **prefixes;
 static int n_prefixes;
 static uint32_t n_seen;
+static bool has_glu;
 
 static bool is_wanted(const char *kernel)
 {
@@ -116,6 +119,13 @@ static struct product product_make(uint32_t type, uint32_t n_rows)
     return p;
 }
 
+/* Half of the rows of `out` in f16, and the shifts behind them; nothing without -g. */
+static struct halo_glu_arg glu_of(const struct product *p, uint32_t n_rows)
+{
+    uint8_t *shift = (uint8_t *)p->out + (size_t)n_rows * HALO_GEMM_COLS / 2 * sizeof(uint16_t);
+    return has_glu ? (struct halo_glu_arg){(uint16_t *)p->out, shift, HALO_GLU_SILU, 0} : (struct halo_glu_arg){0};
+}
+
 static void product_free(struct product *p)
 {
     free(p->out);
@@ -155,11 +165,16 @@ static void gemm(const struct gfx_type *type, uint32_t n_rows)
     if (!is_wanted(name))
         return;
     struct product p = product_make(type->type, n_rows);
-    struct halo_gemm_args args = {.matrix[0] = {p.weight, NULL, p.out, HALO_GEMM_COLS, HALO_GEMM_COLS},
-                                  .half = p.half,
-                                  .scale = p.scale,
-                                  .n_cols = PRODUCT_COLS,
-                                  .n_rows = n_rows};
+    const uint32_t n_weight_rows = has_glu ? HALO_GEMM_COLS / 2 : HALO_GEMM_COLS;
+    const uint32_t stride = halo_hip_row_layout(type->type, PRODUCT_COLS).stride;
+    struct halo_gemm_args args = {
+        .matrix[0] = {p.weight, NULL, p.out, n_weight_rows, HALO_GEMM_COLS},
+        .matrix[1] = {.weight = p.weight + n_weight_rows * stride, .n_rows = has_glu ? n_weight_rows : 0},
+        .glu = glu_of(&p, n_rows),
+        .half = p.half,
+        .scale = p.scale,
+        .n_cols = PRODUCT_COLS,
+        .n_rows = n_rows};
     predict(name, &args, sizeof(args), flops_of(n_rows), 0);
     product_free(&p);
 }
@@ -175,14 +190,19 @@ static void moe_gemm(const struct gfx_type *type, uint32_t n_rows)
     for (uint32_t i = 0; i < n_rows; i++)
         slot[i] = i;
     struct halo_moe_tile tile = {0, 0, n_rows};
-    struct halo_moe_gemm_args args = {.matrix[0] = {p.weight, 0, p.out, NULL, HALO_GEMM_COLS, HALO_GEMM_COLS},
-                                      .half = p.half,
-                                      .scale = p.scale,
-                                      .slot = slot,
-                                      .tile = &tile,
-                                      .n_cols = PRODUCT_COLS,
-                                      .n_used = 1,
-                                      .per_slot = 1};
+    const uint32_t n_weight_rows = has_glu ? HALO_GEMM_COLS / 2 : HALO_GEMM_COLS;
+    const uint32_t stride = halo_hip_row_layout(type->type, PRODUCT_COLS).stride;
+    struct halo_moe_gemm_args args = {
+        .matrix[0] = {p.weight, 0, p.out, NULL, n_weight_rows, HALO_GEMM_COLS},
+        .matrix[1] = {.weight = p.weight + n_weight_rows * stride, .n_rows = has_glu ? n_weight_rows : 0},
+        .glu = glu_of(&p, n_rows),
+        .half = p.half,
+        .scale = p.scale,
+        .slot = slot,
+        .tile = &tile,
+        .n_cols = PRODUCT_COLS,
+        .n_used = 1,
+        .per_slot = 1};
     predict(name, &args, sizeof(args), flops_of(n_rows), 0);
     free(slot);
     product_free(&p);
@@ -430,8 +450,10 @@ int main(int argc, char **argv)
     const char *path = getenv("HALO_ISA_OBJECT");
     struct halo_fault fault = {0};
     machine = isa_gfx1151;
-    for (int option; (option = getopt(argc, argv, "l:c:b:")) != -1;)
-        if (!set(option, (uint32_t)atoi(optarg))) {
+    for (int option; (option = getopt(argc, argv, "l:c:b:g")) != -1;)
+        if (option == 'g') {
+            has_glu = true;
+        } else if (!set(option, (uint32_t)atoi(optarg))) {
             fprintf(stderr, "isa_predict: -l PERCENT, -c LINES (at most 4096) and -b BYTES take numbers above 0\n");
             return 2;
         }

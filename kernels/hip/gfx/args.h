@@ -104,8 +104,29 @@ struct halo_strip_args {
     uint32_t n_matrices, n_cols, n_rows, x_stride; /* x_stride: halves */
 };
 
+/* The GLU of two matrices in the epilogue of their product, as halves: gate is matrix[0], up matrix[1], with as many
+ * rows, a multiple of 32. Each segment of HALO_GLU_SEGMENT outputs is divided by a power of two of its own, 2^shift,
+ * as half_rows divides a row; half_align brings a row's segments to one. */
+#define HALO_GLU_SEGMENT 16
+struct halo_glu_arg {
+    uint16_t *half; /* [row or slot][n_rows]; NULL: no GLU */
+    uint8_t *shift; /* [row or slot][n_rows / HALO_GLU_SEGMENT] */
+    uint32_t act;   /* enum halo_glu_act */
+    float limit;    /* 0: none */
+};
+
+/* half_align: divides the segments of a row further, so that all have the largest shift, and stores 2^shift in scale.
+ * Grid (ceil(n_rows / HALO_HALF_WAVES)), a wave to a row. */
+struct halo_half_align_args {
+    uint16_t *half;
+    const uint8_t *shift;
+    float *scale; /* [n_rows] */
+    uint32_t n_cols, n_rows;
+};
+
 /* gemm_<type>_m<tile>: the same for many rows, in f16 with f32 sums. Grid (ceil(n_rows / tile), sum of ceil(n_rows /
- * HALO_GEMM_COLS) of the matrices; one that is not there has no rows). n_cols % 32 == 0. */
+ * HALO_GEMM_COLS) of the matrices; one that is not there has no rows). With a GLU (ceil(n_rows / tile), ceil(n_rows /
+ * (HALO_GEMM_COLS / 2)) of one of its two matrices), and nothing goes to their out. n_cols % 32 == 0. */
 #define HALO_GEMM_COLS 128 /* weight rows of a block */
 #define HALO_GEMM_ROWS 32  /* rows of a block of gemm_<type>_m32 */
 #define HALO_GEMM_ROWS_WIDE 128
@@ -114,6 +135,7 @@ struct halo_gemm_args {
     const uint16_t *half; /* of half_rows */
     const float *scale;
     uint32_t n_cols, n_rows;
+    struct halo_glu_arg glu;
 };
 
 /* qk_norm: rmsnorm of each head of q and k, in place; a weight that is NULL: ones. The weights of q's heads lie q_step
@@ -384,6 +406,7 @@ struct halo_moe_gemm_args {
     const struct halo_moe_tile *tile;
     const uint32_t *place; /* NULL: an expert is at its number */
     uint32_t n_cols, n_used, per_slot;
+    struct halo_glu_arg glu; /* as gemm's */
 };
 
 /* moe_sum: out = sum over the slots of weight[slot] * x[slot], + add * sigmoid(add_gate[row]), or + add. Grid

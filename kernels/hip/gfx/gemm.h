@@ -5,13 +5,15 @@
  * Slabs of x lie in LDS, the next ones on their way while the waves multiply one. Weights in f16 are brought like x;
  * of other types a thread loads one unit of 32, or two, while the slab before is multiplied, and expands them to f16
  * in LDS when that is done.
- *   ROWS = 128: a wave computes 64 x 64, 4 x 4 tiles; ROWS = 32: 32 x 32, 2 x 2 tiles.
+ *   ROWS = 128: a wave computes 64 x 64, 4 x 4 tiles; ROWS = 32: 32 x 32, 2 x 2 tiles. Half of the weight rows are in
+ *   the first half of the block's (gemm_store.h).
  * In a tile A is x and B is the weights: neighbouring lanes hold neighbouring outputs of a row, which are stored
  * together.
  */
 #ifndef HALO_GFX_GEMM_H
 #define HALO_GFX_GEMM_H
 
+#include "gemm_store.h"
 #include "gemv.h"
 
 constexpr uint32_t GEMM_THREADS = 128;
@@ -117,31 +119,6 @@ template <> struct gemm_weight<HALO_TYPE_F32> : gemm_plain<HALO_TYPE_F32> {
 template <> struct gemm_weight<HALO_TYPE_BF16> : gemm_plain<HALO_TYPE_BF16> {
 };
 
-/* Which rows of x and of out the block has: rows in order, or slots that a list names. */
-struct gemm_job {
-    const uint8_t *weight; /* row 0 */
-    /* Of two matrices, the second where `second`: chosen where they are used, since registers are short. */
-    const float *bias[2];
-    float *out[2];
-    bool second;
-    uint32_t bias_at;
-    const uint16_t *half;
-    const float *scale;
-    const uint32_t *slot; /* NULL, or the list: row i of the block is slot[i] */
-    uint32_t x_divisor;   /* with a list: the row of x is slot / x_divisor */
-    uint32_t first_row, n_rows, first_col, n_weight_rows, n_cols, out_stride;
-};
-
-HALO_DEVICE uint32_t gemm_out_row(const gemm_job &job, uint32_t i)
-{
-    return job.slot ? job.slot[i] : job.first_row + i;
-}
-
-HALO_DEVICE uint32_t gemm_x_row(const gemm_job &job, uint32_t i)
-{
-    return gemm_out_row(job, i) / job.x_divisor;
-}
-
 HALO_DEVICE void gemm_end_copies(void)
 {
 #if defined(HALO_ASYNC_COPY)
@@ -158,8 +135,8 @@ template <int N> HALO_DEVICE void gemm_wait_copies(void)
 /* Rows of halves into slabs in LDS, a few 16-byte chunks to a thread. */
 template <uint32_t SLAB, uint32_t ROWS> struct gemm_copies {
     static constexpr uint32_t CHUNKS = SLAB / 8, STEP = GEMM_THREADS / CHUNKS, N = ROWS / STEP;
-    const uint8_t *base;
-    uint32_t offset[N]; /* of the thread's chunk in each of its rows, in bytes */
+    const uint8_t *base[2]; /* of rows below 64, and of the others */
+    uint32_t offset[N];     /* of the thread's chunk in each of its rows, in bytes */
 #if !defined(HALO_ASYNC_COPY)
     halo_u4 v[N];
 #endif
@@ -171,6 +148,10 @@ template <uint32_t SLAB, uint32_t ROWS> struct gemm_copies {
     {
         return halo_tid() % CHUNKS;
     }
+    HALO_DEVICE_MEMBER static constexpr uint32_t half_of(uint32_t i)
+    {
+        return STEP * i / GEMM_HALF;
+    }
     HALO_DEVICE_MEMBER void place(uint32_t i, uint32_t row_offset)
     {
         offset[i] = row_offset + chunk() * 16;
@@ -179,15 +160,16 @@ template <uint32_t SLAB, uint32_t ROWS> struct gemm_copies {
     HALO_DEVICE_MEMBER void fetch(uint32_t first, uint32_t n_cols, uint16_t *slab)
     {
         const bool real = SLAB == HALO_HIP_UNIT || first + chunk() * 8 < n_cols;
-        const uint8_t *from = base + (real ? first * 2 : 0); /* the same in all lanes: offsets of 32 bits are enough */
+        /* The same in all lanes: offsets of 32 bits are enough. */
+        const uint8_t *from[2] = {base[0] + (real ? first * 2 : 0), base[1] + (real ? first * 2 : 0)};
 #pragma unroll
         for (uint32_t i = 0; i < N; i++) {
 #if defined(HALO_ASYNC_COPY)
-            halo_copy16(slab + halo_slab_at<SLAB>(row(i), chunk()), from + offset[i], real);
+            halo_copy16(slab + halo_slab_at<SLAB>(row(i), chunk()), from[half_of(i)] + offset[i], real);
 #else
             static_assert(SLAB == HALO_HIP_UNIT, "n_cols is a multiple of it");
             (void)slab;
-            v[i] = halo_load<halo_u4>(from + offset[i]);
+            v[i] = halo_load<halo_u4>(from[half_of(i)] + offset[i]);
 #endif
         }
     }
@@ -231,7 +213,7 @@ template <uint32_t TYPE> struct gemm_weights {
         n_units = job.n_cols / HALO_HIP_UNIT;
 #pragma unroll
         for (uint32_t i = 0; i < N; i++)
-            base[i] = job.weight + (uint64_t)halo_min_of(job.first_col + row(i), job.n_weight_rows - 1) * at.stride;
+            base[i] = gemm_weight_row(job, SLAB == HALO_HIP_UNIT ? halo_wave() / 2 : i, row(i) % GEMM_HALF, at.stride);
     }
     /* `turn`: of the slab in its batch, whose first one brings all. Behind the last unit, where x is zero, it is loaded
      * again. */
@@ -298,10 +280,15 @@ template <> struct gemm_weights<HALO_TYPE_F16> {
     {
         const uint32_t stride = halo_hip_row_layout(HALO_TYPE_F16, job.n_cols).stride;
         n_cols = job.n_cols;
-        copies.base = job.weight + (uint64_t)job.first_col * stride;
+        const uint32_t last = job.n_weight_rows - 1;
 #pragma unroll
-        for (uint32_t i = 0; i < copies.N; i++)
-            copies.place(i, halo_min_of(copies.row(i), job.n_weight_rows - 1 - job.first_col) * stride);
+        for (uint32_t h = 0; h < 2; h++)
+            copies.base[h] = gemm_weight_row(job, h, 0, stride);
+#pragma unroll
+        for (uint32_t i = 0; i < copies.N; i++) {
+            const uint32_t first = halo_min_of(job.col[copies.half_of(i)], last);
+            copies.place(i, halo_min_of(copies.row(i) % GEMM_HALF, last - first) * stride);
+        }
     }
     HALO_DEVICE_MEMBER void fetch(uint32_t slab, uint32_t, uint16_t *to)
     {
@@ -312,9 +299,6 @@ template <> struct gemm_weights<HALO_TYPE_F16> {
         copies.settle(to);
     }
 };
-
-/* Tiles of a wave: T x T of 16 x 16. */
-template <uint32_t ROWS> constexpr int gemm_tiles = ROWS == 128 ? 4 : 2;
 
 #if defined(HALO_NO_MATRIX)
 /* Two halves of K at a time by dot products: the same sums in the same lanes. */
@@ -328,7 +312,7 @@ HALO_DEVICE void gemm_products(const uint16_t *x, uint32_t row0, const uint16_t 
         uint32_t b[T];
 #pragma unroll
         for (int j = 0; j < T; j++)
-            b[j] = *reinterpret_cast<const uint32_t *>(w + (col0 + 16 * (uint32_t)j + halo_mma_col(0)) * PITCH + k);
+            b[j] = *reinterpret_cast<const uint32_t *>(w + (gemm_w_row<T>(col0, j) + halo_mma_col(0)) * PITCH + k);
 #pragma unroll
         for (int i = 0; i < T; i++)
 #pragma unroll
@@ -352,7 +336,7 @@ HALO_DEVICE void gemm_products(const uint16_t *x, uint32_t row0, const uint16_t 
         halo_slab_frag b[T];
 #pragma unroll
         for (int j = 0; j < T; j++)
-            b[j] = halo_slab_load<SLAB>(w, col0 + (uint32_t)j * 16, k);
+            b[j] = halo_slab_load<SLAB>(w, gemm_w_row<T>(col0, j), k);
 #pragma unroll
         for (int i = 0; i < T; i++) {
             const halo_slab_frag a = halo_slab_load<SLAB>(x, row0 + (uint32_t)i * 16, k);
@@ -364,47 +348,6 @@ HALO_DEVICE void gemm_products(const uint16_t *x, uint32_t row0, const uint16_t 
     }
 }
 #endif
-
-/* Loads of a row of tiles are all under way before the first is used. */
-template <uint32_t ROWS>
-HALO_DEVICE void gemm_store(const gemm_job &job, float factor, uint32_t row0, uint32_t col0,
-                            halo_acc (&acc)[gemm_tiles<ROWS>][gemm_tiles<ROWS>])
-{
-    constexpr int T = gemm_tiles<ROWS>;
-    const float *from = job.second ? job.bias[1] : job.bias[0];
-    float *to = job.second ? job.out[1] : job.out[0], bias[T][8] = {};
-    if (from)
-#pragma unroll
-        for (int j = 0; j < T; j++)
-#pragma unroll
-            for (int v = 0; v < 8; v++) {
-                const uint32_t col = job.first_col + col0 + 16 * (uint32_t)j + halo_mma_col(v);
-                bias[j][v] = from[job.bias_at + halo_min_of(col, job.n_weight_rows - 1)];
-            }
-#pragma unroll
-    for (int i = 0; i < T; i++) {
-        uint32_t at[8];
-        float scale[8];
-#pragma unroll
-        for (int v = 0; v < 8; v++)
-            at[v] = gemm_out_row(job, halo_min_of(row0 + 16 * (uint32_t)i + halo_mma_row(v), job.n_rows - 1));
-#pragma unroll
-        for (int v = 0; v < 8; v++)
-            scale[v] = job.scale[at[v] / job.x_divisor] * factor;
-#pragma unroll
-        for (int v = 0; v < 8; v++) {
-            if (row0 + 16 * (uint32_t)i + halo_mma_row(v) >= job.n_rows)
-                continue;
-            float *out = to + (uint64_t)at[v] * job.out_stride;
-#pragma unroll
-            for (int j = 0; j < T; j++) {
-                const uint32_t col = job.first_col + col0 + 16 * (uint32_t)j + halo_mma_col(v);
-                if (col < job.n_weight_rows)
-                    out[col] = halo_fma(acc[i][j][v], scale[v], bias[j][v]);
-            }
-        }
-    }
-}
 
 /* Where a wave is: its part of the outputs, and the slabs s and s + AHEAD among those in LDS. */
 struct gemm_place {
@@ -442,10 +385,10 @@ HALO_DEVICE void gemm(const gemm_job &job, gemm_lds<TYPE, ROWS> &lds)
     constexpr int T = gemm_tiles<ROWS>;
     constexpr uint32_t SLAB = shape::SLAB, AHEAD = shape::AHEAD, BATCH = shape::BATCH;
     const uint32_t wave = halo_wave(), n_slabs = HALO_HIP_CEIL(job.n_cols, SLAB);
-    gemm_place place = {ROWS == 128 ? wave / 2 * 64 : 0, ROWS == 128 ? wave % 2 * 64 : wave * 32, 0,
+    gemm_place place = {ROWS == 128 ? wave / 2 * 64 : 0, ROWS == 128 ? wave % 2 * 32 : wave * 16, 0,
                         AHEAD % shape::X_SLABS};
     gemm_copies<SLAB, ROWS> x;
-    x.base = reinterpret_cast<const uint8_t *>(job.half);
+    x.base[0] = x.base[1] = reinterpret_cast<const uint8_t *>(job.half);
 #pragma unroll
     for (uint32_t i = 0; i < x.N; i++)
         x.place(i, gemm_x_row(job, halo_min_of(x.row(i), job.n_rows - 1)) * job.n_cols * 2);
@@ -472,18 +415,28 @@ HALO_DEVICE void gemm(const gemm_job &job, gemm_lds<TYPE, ROWS> &lds)
             }
     }
     gemm_wait_copies<0>();
-    gemm_store<ROWS>(job, 1 / gemm_weights<TYPE>::FACTOR, place.row0, place.col0, acc);
+    const float factor = 1 / gemm_weights<TYPE>::FACTOR;
+    if (job.glu.half) {
+        halo_lds_barrier(); /* the last slabs are multiplied */
+        gemm_store_glu<ROWS>(job, factor, place.row0, place.col0, acc, reinterpret_cast<float *>(&lds));
+    } else {
+        gemm_store<ROWS>(job, factor, place.row0, place.col0, acc);
+    }
 }
 
 template <uint32_t TYPE, uint32_t ROWS> HALO_DEVICE void gemm_run(const halo_gemm_args &a, gemm_lds<TYPE, ROWS> &lds)
 {
     const uint32_t first = halo_block_x() * ROWS, one = HALO_HIP_CEIL(a.matrix[0].n_rows, HALO_GEMM_COLS),
                    two = HALO_HIP_CEIL(a.matrix[1].n_rows, HALO_GEMM_COLS);
-    const uint32_t tile = halo_block_y(), m = tile < one ? 0 : tile - one < two ? 1 : 2;
+    const bool fused = a.glu.half != nullptr;
+    const uint32_t tile = halo_block_y(), m = fused || tile < one ? 0 : tile - one < two ? 1 : 2;
     const auto pick = [m](auto x, auto y, auto z) { return m == 0 ? x : m == 1 ? y : z; };
 #define GEMM_PICK(field) pick(a.matrix[0].field, a.matrix[1].field, a.matrix[2].field)
-    const gemm_job job = {static_cast<const uint8_t *>(GEMM_PICK(weight)),
-                          {GEMM_PICK(bias), nullptr},
+    const uint8_t *weight = static_cast<const uint8_t *>(GEMM_PICK(weight));
+    const uint32_t before = m == 0 ? 0 : m == 1 ? one : one + two;
+    const uint32_t col = fused ? tile * GEMM_HALF : (tile - before) * HALO_GEMM_COLS;
+    const gemm_job job = {{weight, fused ? static_cast<const uint8_t *>(a.matrix[1].weight) : weight},
+                          {GEMM_PICK(bias), fused ? a.matrix[1].bias : nullptr},
                           {GEMM_PICK(out), nullptr},
                           false,
                           0,
@@ -493,13 +446,11 @@ template <uint32_t TYPE, uint32_t ROWS> HALO_DEVICE void gemm_run(const halo_gem
                           1,
                           first,
                           a.n_rows - first,
-                          (tile - (m == 0   ? 0
-                                   : m == 1 ? one
-                                            : one + two)) *
-                              HALO_GEMM_COLS,
+                          {col, fused ? col : col + GEMM_HALF},
                           GEMM_PICK(n_rows),
                           a.n_cols,
-                          GEMM_PICK(out_stride)};
+                          GEMM_PICK(out_stride),
+                          a.glu};
 #undef GEMM_PICK
     gemm<TYPE, ROWS, false>(job, lds);
 }
@@ -512,9 +463,12 @@ HALO_DEVICE void moe_gemm_run(const halo_moe_gemm_args &a, gemm_lds<TYPE, ROWS> 
         return;
     const uint32_t place = a.place ? a.place[tile.expert] : tile.expert;
     const uint32_t one = HALO_HIP_CEIL(a.matrix[0].n_rows, HALO_GEMM_COLS), block = halo_block_y();
-    const bool second = block >= one;
+    const bool fused = a.glu.half != nullptr, second = !fused && block >= one;
+    const uint64_t expert = place * a.matrix[0].expert_bytes;
     const void *weight = second ? a.matrix[1].weight : a.matrix[0].weight;
-    const gemm_job job = {static_cast<const uint8_t *>(weight) + place * a.matrix[0].expert_bytes,
+    const void *other = fused ? a.matrix[1].weight : weight;
+    const uint32_t col = fused ? block * GEMM_HALF : (second ? block - one : block) * HALO_GEMM_COLS;
+    const gemm_job job = {{static_cast<const uint8_t *>(weight) + expert, static_cast<const uint8_t *>(other) + expert},
                           {a.matrix[0].bias, a.matrix[1].bias},
                           {a.matrix[0].out, a.matrix[1].out},
                           second,
@@ -525,10 +479,11 @@ HALO_DEVICE void moe_gemm_run(const halo_moe_gemm_args &a, gemm_lds<TYPE, ROWS> 
                           a.per_slot ? 1 : a.n_used,
                           0,
                           tile.n_slots,
-                          (second ? block - one : block) * HALO_GEMM_COLS,
+                          {col, fused ? col : col + GEMM_HALF},
                           a.matrix[0].n_rows,
                           a.n_cols,
-                          a.matrix[0].out_stride};
+                          a.matrix[0].out_stride,
+                          a.glu};
     gemm<TYPE, ROWS, (ROWS > HALO_MOE_TILE)>(job, lds);
 }
 

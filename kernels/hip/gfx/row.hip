@@ -133,6 +133,28 @@ HALO_KERNEL(half_waves, halo_half_args, 256)
     half_store(a, row, first, 128, halo_wave_max(half_largest(a.x + (uint64_t)row * a.n_cols, a.n_cols, first, 128)));
 }
 
+HALO_KERNEL(half_align, halo_half_align_args, 256)
+{
+    const uint32_t row = halo_block_x() * HALO_HALF_WAVES + halo_wave(), n = a.n_cols / HALO_GLU_SEGMENT;
+    if (row >= a.n_rows)
+        return;
+    const uint8_t *shift = a.shift + (uint64_t)row * n;
+    uint32_t most = 0;
+    for (uint32_t i = halo_lane(); i < n; i += 32)
+        most = shift[i] > most ? shift[i] : most;
+    most = halo_wave_most(most);
+    if (halo_lane() == 0)
+        a.scale[row] = halo_power2((int)most);
+    if (most == 0)
+        return; /* as usual */
+    for (uint32_t i = halo_lane(); i < n; i += 32) {
+        uint32_t *pairs = reinterpret_cast<uint32_t *>(a.half + (uint64_t)row * a.n_cols + i * HALO_GLU_SEGMENT);
+        const uint32_t down = halo_float_half(halo_power2((int)shift[i] - (int)most));
+        for (uint32_t k = 0; k < HALO_GLU_SEGMENT / 2; k++)
+            pairs[k] = halo_pair_fma(pairs[k], down | down << 16, 0);
+    }
+}
+
 /* Elements i .. i + 3 of a row of n; up: or nullptr. */
 template <halo_glu_act ACT>
 HALO_DEVICE halo_f4 glu_of(const float *gate_row, const float *up_row, uint32_t i, uint32_t n, float limit)

@@ -10,6 +10,8 @@
 #include <string.h>
 #include <cmocka.h>
 
+#include <kernels/op.h>
+
 #include "gfx_fixture.h"
 
 /* f16 rows as the kernel writes them. */
@@ -145,6 +147,94 @@ static void gemm(void **state)
     gemm_shape(&gfx_types[3], 32, 40, (const uint32_t[]){1, 256, 0}, false);
 }
 
+/* What products with a GLU in their epilogue leave, and what glu_half leaves of the same sums. */
+struct glu_rows {
+    uint32_t n_rows, n_cols;
+    enum halo_glu_act act;
+    float *gate, *up;
+    struct halo_glu_arg glu;
+};
+
+static struct glu_rows glu_rows_make(uint32_t n_rows, uint32_t n_cols, enum halo_glu_act act, float limit)
+{
+    const size_t n = (size_t)n_rows * n_cols;
+    uint8_t *shift = gfx_zeros(n / HALO_GLU_SEGMENT);
+    memset(shift, 0xff, n / HALO_GLU_SEGMENT);
+    return (struct glu_rows){n_rows,
+                             n_cols,
+                             act,
+                             gfx_zeros(n * sizeof(float)),
+                             gfx_zeros(n * sizeof(float)),
+                             {gfx_zeros(n * sizeof(uint16_t)), shift, act, limit}};
+}
+
+/* The same bits, but for rows that were divided twice. Frees them. */
+static void glu_rows_check(struct glu_rows *g, const char *name)
+{
+    static const char *const acts[] = {"silu", "gelu", "relu2", "clamped", "linear", "sigmoid"};
+    const size_t n = (size_t)g->n_rows * g->n_cols;
+    uint16_t *want = gfx_zeros(n * sizeof(*want));
+    float *scale = gfx_zeros(g->n_rows * sizeof(float)), *want_scale = gfx_zeros(g->n_rows * sizeof(float));
+    char act[20];
+    snprintf(act, sizeof(act), "glu_half_%s", acts[g->act]);
+    struct halo_glu_half_args glu = {g->gate, g->up, want, want_scale, g->n_cols, g->glu.limit};
+    struct halo_half_align_args align = {g->glu.half, g->glu.shift, scale, g->n_cols, g->n_rows};
+    gfx_run(act, g->n_rows, 1, 1, &glu);
+    gfx_run("half_align", HALO_HIP_CEIL(g->n_rows, HALO_HALF_WAVES), 1, 1, &align);
+    assert_memory_equal(scale, want_scale, g->n_rows * sizeof(float));
+    for (size_t i = 0; i < n; i++) {
+        const double value = (double)gfx_half_float(want[i]);
+        if (scale[i / g->n_cols] > 1)
+            gfx_near((double)gfx_half_float(g->glu.half[i]), value, 1, 0x1p-24, name, (uint32_t)i);
+        else if (g->glu.half[i] != want[i])
+            fail_msg("%s: half %zu is %04x, wanted %04x", name, i, g->glu.half[i], want[i]);
+    }
+    free(g->gate);
+    free(g->up);
+    free(g->glu.half);
+    free(g->glu.shift);
+    free(want);
+    free(scale);
+    free(want_scale);
+}
+
+static void gemm_glu_of(const struct gfx_type *type, uint32_t n_rows, uint32_t n_out, enum halo_glu_act act)
+{
+    const uint32_t n_cols = 256, tile = n_rows <= 32 ? 32 : 128, blocks = HALO_HIP_CEIL(n_rows, tile);
+    char name[40];
+    snprintf(name, sizeof(name), "gemm_%s_m%u", type->name, tile);
+    float *x = gfx_floats(n_rows * n_cols, n_cols), *bias = gfx_floats(n_out, 8);
+    for (uint32_t i = 0; i < n_cols; i++)
+        x[i] *= 3e5f; /* squares of the first row's sums are no halves */
+    struct halves h = halves_make(x, n_cols, n_rows);
+    struct glu_rows g = glu_rows_make(n_rows, n_out, act, act == HALO_GLU_SILU ? 7 : 0);
+    uint8_t *gate = gfx_weights(type->type, n_cols, n_out, 4), *up = gfx_weights(type->type, n_cols, n_out, 5);
+    struct halo_gemm_args args = {.matrix = {{gate, bias, g.gate, n_out, n_out}, {up, NULL, g.up, n_out, n_out}},
+                                  .half = h.half,
+                                  .scale = h.scale,
+                                  .n_cols = n_cols,
+                                  .n_rows = n_rows};
+    gfx_run(name, blocks, 2 * HALO_HIP_CEIL(n_out, HALO_GEMM_COLS), 1, &args);
+    args.matrix[0].out = args.matrix[1].out = NULL;
+    args.glu = g.glu;
+    gfx_run(name, blocks, HALO_HIP_CEIL(n_out, HALO_GEMM_COLS / 2), 1, &args);
+    glu_rows_check(&g, name);
+    halves_free(&h);
+    free(x);
+    free(bias);
+    free(gate);
+    free(up);
+}
+
+static void gemm_glu(void **state)
+{
+    (void)state;
+    for (uint32_t t = 0; t < gfx_n_types; t++)
+        gemm_glu_of(&gfx_types[t], t % 2 ? 9 : 140, 96, (enum halo_glu_act)(t % HALO_GLU_ACTS));
+    gemm_glu_of(&gfx_types[1], 40, 160, HALO_GLU_LINEAR);
+    gemm_glu_of(&gfx_types[3], 32, 32, HALO_GLU_LINEAR);
+}
+
 /* Three matrices, the rows of x by an index or in order. */
 static void strip_shape(const struct gfx_type *type, uint32_t n_cols, uint32_t n_rows, const uint32_t *index)
 {
@@ -225,9 +315,62 @@ static void moe_in_tiles(const char *type, const float *choice, uint32_t n_slots
     char name[40];
     snprintf(name, sizeof(name), "moe_gemm_%s%s", type, tile_rows == HALO_MOE_TILE_WIDE ? "_m128" : "");
     gfx_run("moe_group", n_experts, 1, 1, &group);
-    gfx_run(name, n_tiles,
-            HALO_HIP_CEIL(args.matrix[0].n_rows, HALO_GEMM_COLS) + HALO_HIP_CEIL(args.matrix[1].n_rows, HALO_GEMM_COLS),
-            1, &args);
+    const uint32_t n_plain =
+        HALO_HIP_CEIL(args.matrix[0].n_rows, HALO_GEMM_COLS) + HALO_HIP_CEIL(args.matrix[1].n_rows, HALO_GEMM_COLS);
+    gfx_run(name, n_tiles, args.glu.half ? HALO_HIP_CEIL(args.matrix[0].n_rows, HALO_GEMM_COLS / 2) : n_plain, 1,
+            &args);
+}
+
+/* Of six experts one is idle, and expert 0 has many slots. */
+static void moe_choose(float *choice, uint32_t n_slots, uint32_t n_used)
+{
+    for (uint32_t s = 0; s < n_slots; s++) {
+        int32_t expert = (int32_t)((s / n_used * s % n_used * 2 + s % n_used) % 5);
+        memcpy(&choice[s / n_used * 2 * n_used + n_used + s % n_used], &expert, 4);
+    }
+}
+
+static void moe_glu_of(const struct gfx_type *type, uint32_t tile_rows)
+{
+    enum { ROWS = 21, USED = 3, EXPERTS = 6, COLS = 256, OUT = 96, SLOTS = ROWS * USED };
+    const uint64_t expert_bytes = halo_hip_weight_bytes(type->type, COLS, OUT);
+    float choice[ROWS][2 * USED];
+    uint32_t slot[SLOTS];
+    struct halo_moe_tile tile[SLOTS / HALO_MOE_TILE + EXPERTS];
+    float *x = gfx_floats(ROWS * COLS, 2), *bias = gfx_floats(EXPERTS * OUT, 5);
+    uint8_t *gate = gfx_weights(type->type, COLS, OUT * EXPERTS, 3),
+            *up = gfx_weights(type->type, COLS, OUT * EXPERTS, 4);
+    for (uint32_t i = 0; i < COLS; i++)
+        x[5 * COLS + i] *= 3e5f;
+    struct halves h = halves_make(x, COLS, ROWS);
+    struct glu_rows g = glu_rows_make(SLOTS, OUT, HALO_GLU_SILU, 0);
+    struct halo_moe_gemm_args args = {
+        .matrix = {{gate, expert_bytes, g.gate, NULL, OUT, OUT}, {up, expert_bytes, g.up, bias, OUT, OUT}},
+        .half = h.half,
+        .scale = h.scale,
+        .slot = slot,
+        .tile = tile,
+        .n_cols = COLS,
+        .n_used = USED};
+    moe_choose(&choice[0][0], SLOTS, USED);
+    moe_in_tiles(type->name, &choice[0][0], SLOTS, EXPERTS, tile_rows, slot, tile, args);
+    args.glu = g.glu;
+    moe_in_tiles(type->name, &choice[0][0], SLOTS, EXPERTS, tile_rows, slot, tile, args);
+    glu_rows_check(&g, "moe_gemm with a GLU");
+    halves_free(&h);
+    free(x);
+    free(bias);
+    free(gate);
+    free(up);
+}
+
+static void moe_glu(void **state)
+{
+    (void)state;
+    for (uint32_t t = 1; t < gfx_n_types; t += 4) {
+        moe_glu_of(&gfx_types[t], HALO_MOE_TILE);
+        moe_glu_of(&gfx_types[t], HALO_MOE_TILE_WIDE);
+    }
 }
 
 /* As many rows together as the kernel takes; a row of x has x_bytes. */
@@ -241,15 +384,6 @@ static void moe_few_rows(const char *name, struct halo_moe_gemv_args args, uint3
         args.x = (const uint8_t *)args.x + (size_t)n * (args.per_slot ? args.n_used : 1) * x_bytes;
         args.choice += (size_t)n * 2 * args.n_used;
         args.matrix[0].out += (size_t)n * args.n_used * args.matrix[0].out_stride;
-    }
-}
-
-/* Of six experts one is idle, and expert 0 has many slots. */
-static void moe_choose(float *choice, uint32_t n_slots, uint32_t n_used)
-{
-    for (uint32_t s = 0; s < n_slots; s++) {
-        int32_t expert = (int32_t)((s / n_used * s % n_used * 2 + s % n_used) % 5);
-        memcpy(&choice[s / n_used * 2 * n_used + n_used + s % n_used], &expert, 4);
     }
 }
 
@@ -372,8 +506,8 @@ static void group(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(half_rows), cmocka_unit_test(gemm),  cmocka_unit_test(strip),
-        cmocka_unit_test(moe),       cmocka_unit_test(group),
+        cmocka_unit_test(half_rows), cmocka_unit_test(gemm),     cmocka_unit_test(strip),   cmocka_unit_test(moe),
+        cmocka_unit_test(group),     cmocka_unit_test(gemm_glu), cmocka_unit_test(moe_glu),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -31,6 +31,8 @@ struct field {
     P(type, m.weight), FIELD(U64, type, m.expert_bytes), P(type, m.out), P(type, m.bias), U(type, m.n_rows),           \
         U(type, m.out_stride)
 
+#define GLU(type) P(type, glu.half), P(type, glu.shift), U(type, glu.act), F(type, glu.limit)
+
 static const struct field embed[] = {P(embed, weight), P(embed, token), P(embed, out),
                                      U(embed, n_cols), F(embed, scale), {0}};
 static const struct field rmsnorm[] = {P(rmsnorm, x),         P(rmsnorm, add),
@@ -43,6 +45,8 @@ static const struct field rmsnorm[] = {P(rmsnorm, x),         P(rmsnorm, add),
 static const struct field quantize[] = {P(quantize, x), P(quantize, act), U(quantize, n_cols), {0}};
 static const struct field half[] = {
     P(half, x), P(half, half), P(half, scale), U(half, n_cols), U(half, strips), U(half, n_rows), {0}};
+static const struct field half_align[] = {P(half_align, half),   P(half_align, shift),  P(half_align, scale),
+                                          U(half_align, n_cols), U(half_align, n_rows), {0}};
 static const struct field gemv[] = {MATRIX(gemv, matrix[0]),
                                     MATRIX(gemv, matrix[1]),
                                     MATRIX(gemv, matrix[2]),
@@ -98,9 +102,15 @@ static const struct field strip[] = {MATRIX(strip, matrix[0]),
                                      U(strip, n_rows),
                                      U(strip, x_stride),
                                      {0}};
-static const struct field gemm[] = {
-    MATRIX(gemm, matrix[0]), MATRIX(gemm, matrix[1]), MATRIX(gemm, matrix[2]), P(gemm, half),
-    P(gemm, scale),          U(gemm, n_cols),         U(gemm, n_rows),         {0}};
+static const struct field gemm[] = {MATRIX(gemm, matrix[0]),
+                                    MATRIX(gemm, matrix[1]),
+                                    MATRIX(gemm, matrix[2]),
+                                    P(gemm, half),
+                                    P(gemm, scale),
+                                    U(gemm, n_cols),
+                                    U(gemm, n_rows),
+                                    GLU(gemm),
+                                    {0}};
 static const struct field qk_norm[] = {
     P(qk_norm, q),         P(qk_norm, k),        P(qk_norm, q_weight), P(qk_norm, k_weight), U(qk_norm, n_head),
     U(qk_norm, n_head_kv), U(qk_norm, head_dim), F(qk_norm, eps),      U(qk_norm, q_step),   {0}};
@@ -208,17 +218,10 @@ static const struct field moe_gemv[] = {EXPERT(moe_gemv, matrix[0]),
 static const struct field moe_group[] = {P(moe_group, choice),  P(moe_group, slot),      P(moe_group, tile),
                                          U(moe_group, n_slots), U(moe_group, n_used),    U(moe_group, n_expert),
                                          U(moe_group, n_tiles), U(moe_group, tile_rows), {0}};
-static const struct field moe_gemm[] = {EXPERT(moe_gemm, matrix[0]),
-                                        EXPERT(moe_gemm, matrix[1]),
-                                        P(moe_gemm, half),
-                                        P(moe_gemm, scale),
-                                        P(moe_gemm, slot),
-                                        P(moe_gemm, tile),
-                                        P(moe_gemm, place),
-                                        U(moe_gemm, n_cols),
-                                        U(moe_gemm, n_used),
-                                        U(moe_gemm, per_slot),
-                                        {0}};
+static const struct field moe_gemm[] = {
+    EXPERT(moe_gemm, matrix[0]), EXPERT(moe_gemm, matrix[1]), P(moe_gemm, half),  P(moe_gemm, scale),
+    P(moe_gemm, slot),           P(moe_gemm, tile),           P(moe_gemm, place), U(moe_gemm, n_cols),
+    U(moe_gemm, n_used),         U(moe_gemm, per_slot),       GLU(moe_gemm),      {0}};
 static const struct field moe_sum[] = {P(moe_sum, x),   P(moe_sum, choice), P(moe_sum, add),    P(moe_sum, add_gate),
                                        P(moe_sum, out), U(moe_sum, n_cols), U(moe_sum, n_used), {0}};
 static const struct field moe_sum_norm[] = {P(moe_sum_norm, sum.x),          P(moe_sum_norm, sum.choice),
@@ -336,6 +339,7 @@ static const struct field *const fields_of[] = {
     [HALO_HIP_LAYERNORM] = rmsnorm,
     [HALO_HIP_QUANTIZE] = quantize,
     [HALO_HIP_HALF_ROWS] = half,
+    [HALO_HIP_HALF_ALIGN] = half_align,
     [HALO_HIP_QK_NORM] = qk_norm,
     [HALO_HIP_ROPE_NORM] = rope,
     [HALO_HIP_ROPE_NEOX] = rope,
@@ -399,6 +403,13 @@ static void print_pointer(FILE *to, const struct halo_device_model *model, const
             fprintf(to, "%s", model->plan->values[i].name);
             return;
         }
+    for (uint32_t i = 0; i < model->plan->n_values; i++) {
+        const uint8_t *value = (const uint8_t *)s->values[i], *at = p;
+        if (at > value && at < value + (size_t)model->plan->max_rows * model->plan->values[i].width * sizeof(float)) {
+            fprintf(to, "%s+%zu", model->plan->values[i].name, (size_t)(at - value));
+            return;
+        }
+    }
     for (uint32_t i = 0; i < model->plan->n_weights; i++)
         if (halo_hip_weight(model, i) == p) {
             fprintf(to, "%s", model->plan->weights[i].name);
