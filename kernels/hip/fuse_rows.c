@@ -62,8 +62,8 @@ uint32_t halo_hip_fuse_half(const struct halo_hip_compiler *c, uint16_t out, uin
     return half_readers(c, c->op, out, ret_per_row, ret_alone);
 }
 
-/* Whether the op is a product of two matrices by tiles that can be gate and up of a GLU in its epilogue; ret_x, ret_out:
- * its values. */
+/* Whether the op is a product of two matrices by tiles that can be gate and up of a GLU in its epilogue; ret_x and
+ * ret_out are its values. */
 static bool makes_pair(const struct halo_hip_compiler *c, const struct halo_op *op, uint16_t *ret_x,
                        const uint16_t **ret_out, uint32_t *ret_cols)
 {

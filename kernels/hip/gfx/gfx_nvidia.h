@@ -3,16 +3,18 @@
 #ifndef HALO_GFX_NVIDIA_H
 #define HALO_GFX_NVIDIA_H
 
+/* HALO_CONSTANT is not const: compilers would put it into constant memory, which has 64 KiB for all kernels and serves
+ * one address of a wave at a time. */
 #if defined(__clang__)
 #define HALO_DEVICE static __attribute__((device)) inline __attribute__((always_inline))
-#define HALO_CONSTANT static const __attribute__((device))
+#define HALO_CONSTANT static __attribute__((device, unused))
 #define HALO_ENTRY(threads, blocks)                                                                                    \
     extern "C" __attribute__((global)) __attribute__((launch_bounds(threads, blocks))) void
 #define HALO_LDS(type, name) static __attribute__((shared)) type name
 #define HALO_DEVICE_MEMBER __attribute__((device)) inline __attribute__((always_inline))
 #else
 #define HALO_DEVICE static __device__ __forceinline__
-#define HALO_CONSTANT static const __device__
+#define HALO_CONSTANT static __device__
 #define HALO_ENTRY(threads, blocks) extern "C" __global__ void __launch_bounds__(threads, blocks)
 #define HALO_LDS(type, name) __shared__ type name
 #define HALO_DEVICE_MEMBER __device__ __forceinline__
