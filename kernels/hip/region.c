@@ -22,10 +22,32 @@ static int take_paged(struct halo_hip_region *ret, uint64_t n_bytes, const char 
     return 0;
 }
 
+/* Runtimes return pages as a rule, but NVIDIA's puts small pieces side by side. */
+static int take_pinned(struct halo_device *device, struct halo_hip_region *ret, uint64_t n_bytes)
+{
+    unsigned flags =
+        HIP_HOST_MAPPED | (ret->kind == HALO_HIP_MEMORY_WEIGHTS ? HIP_HOST_NON_COHERENT : HIP_HOST_COHERENT);
+    void *p = NULL, *seen = NULL;
+    int r = device->api.HostMalloc(&p, n_bytes, flags);
+    if (!r && (uintptr_t)p % HALO_HIP_PAGE_BYTES != 0) {
+        device->api.HostFree(p);
+        r = device->api.HostMalloc(&p, n_bytes + HALO_HIP_PAGE_BYTES, flags);
+    }
+    if (r)
+        return r;
+    uint64_t skipped = -(uintptr_t)p % HALO_HIP_PAGE_BYTES;
+    ret->taken = p;
+    ret->host = ret->taken + skipped;
+    /* Only a GPU that shares the host's memory is given it; a remote one has no address for it. */
+    if (device->properties.integrated && (r = device->api.HostGetDevicePointer(&seen, p, 0)) == 0)
+        ret->device = (uint8_t *)seen + skipped;
+    return r;
+}
+
 int halo_hip_region_take(struct halo_device *device, struct halo_hip_region *ret, enum halo_hip_memory kind,
                          uint64_t n_bytes, const char *what, char *reason)
 {
-    void *p = NULL, *seen = NULL;
+    void *p = NULL;
     int r = 0;
     *ret = (struct halo_hip_region){.kind = kind, .n_bytes = n_bytes};
     if (n_bytes > PTRDIFF_MAX - HALO_HIP_PAGE_BYTES)
@@ -41,16 +63,7 @@ int halo_hip_region_take(struct halo_device *device, struct halo_hip_region *ret
         ret->device = r ? NULL : p;
         break;
     case HALO_HIP_MEMORY_WEIGHTS:
-    case HALO_HIP_MEMORY_PINNED:
-        r = device->api.HostMalloc(&p, n_bytes,
-                                   HIP_HOST_MAPPED |
-                                       (kind == HALO_HIP_MEMORY_WEIGHTS ? HIP_HOST_NON_COHERENT : HIP_HOST_COHERENT));
-        ret->host = r ? NULL : p;
-        /* Only a GPU that shares the host's memory is given it; a remote one has no address for it. */
-        if (!r && device->properties.integrated)
-            r = device->api.HostGetDevicePointer(&seen, p, 0);
-        ret->device = r ? NULL : seen;
-        break;
+    case HALO_HIP_MEMORY_PINNED: r = take_pinned(device, ret, n_bytes); break;
     }
     if (!r)
         return 0;
@@ -79,8 +92,8 @@ void halo_hip_region_release(struct halo_device *device, struct halo_hip_region 
         break;
     case HALO_HIP_MEMORY_WEIGHTS:
     case HALO_HIP_MEMORY_PINNED:
-        if (region->host)
-            device->api.HostFree(region->host);
+        if (region->taken)
+            device->api.HostFree(region->taken);
         break;
     }
     *region = (struct halo_hip_region){0};

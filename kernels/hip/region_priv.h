@@ -15,7 +15,8 @@ enum halo_hip_memory {
 
 struct halo_hip_region {
     enum halo_hip_memory kind;
-    uint8_t *host, *device;
+    uint8_t *host, *device; /* of host memory the begin of a page, as direct reads need it */
+    uint8_t *taken;         /* of pinned memory: what the runtime returned */
     uint64_t n_bytes;
 };
 

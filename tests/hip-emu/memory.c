@@ -5,6 +5,8 @@
  *
  * $HALO_HIP_EMU_MEMORY_AT (none): device memory is mapped from this address on, as a GPU has addresses of its own. For
  * another process that reserves the same addresses: allocators of sanitizers have one place in all processes.
+ *
+ * $HALO_HIP_EMU_UNALIGNED=1: pinned memory begins 512 bytes behind a page, as small pieces of other runtimes may.
  */
 #include "memory.h"
 
@@ -19,12 +21,14 @@
  * once. */
 #define POISON_MAX ((size_t)64 << 20)
 #define PAGE_BYTES ((size_t)4096)
+#define UNALIGNED ((size_t)512)
 
 struct allocation {
     struct allocation *next;
     size_t n;
     bool host;
     size_t n_mapped; /* 0: of the allocator */
+    size_t n_before; /* bytes of it in front of `bytes` */
     char *bytes;
 };
 
@@ -59,6 +63,12 @@ static void *map_next(const char *first, size_t n)
     return bytes == MAP_FAILED ? NULL : bytes;
 }
 
+static size_t bytes_before(bool host)
+{
+    const char *text = host ? getenv("HALO_HIP_EMU_UNALIGNED") : NULL;
+    return text && strcmp(text, "1") == 0 ? UNALIGNED : 0;
+}
+
 /* NULL: no memory. With the lock. */
 static void *get_bytes(size_t n, bool host, size_t *ret_mapped)
 {
@@ -67,7 +77,9 @@ static void *get_bytes(size_t n, bool host, size_t *ret_mapped)
     *ret_mapped = first ? (n + PAGE_BYTES - 1) / PAGE_BYTES * PAGE_BYTES : 0;
     if (first)
         return map_next(first, *ret_mapped);
-    return posix_memalign(&bytes, PAGE_BYTES, n) == 0 ? bytes : NULL;
+    if (posix_memalign(&bytes, PAGE_BYTES, n + bytes_before(host)) != 0)
+        return NULL;
+    return (char *)bytes + bytes_before(host);
 }
 
 int emu_memory_take(void **ret, size_t n, bool host)
@@ -79,7 +91,7 @@ int emu_memory_take(void **ret, size_t n, bool host)
     bool fits = n > 0 && n <= emu_memory_total() - n_used;
     if (allocation && fits && (bytes = get_bytes(n, host, &n_mapped))) {
         memset(bytes, 0xff, n < POISON_MAX ? n : POISON_MAX);
-        *allocation = (struct allocation){allocations, n, host, n_mapped, bytes};
+        *allocation = (struct allocation){allocations, n, host, n_mapped, bytes_before(host), bytes};
         allocations = allocation;
         n_used += n;
         if (watcher)
@@ -129,7 +141,7 @@ int emu_memory_release(void *p, bool host)
     if (found->n_mapped)
         munmap(found->bytes, found->n_mapped);
     else
-        free(found->bytes);
+        free(found->bytes - found->n_before);
     free(found);
     return EMU_SUCCESS;
 }

@@ -303,6 +303,29 @@ static void failures_end_the_run(void **state)
     free(source.memory);
 }
 
+#if defined(HALO_TEST_HIP)
+/* Direct reads need the begin of a page, and a runtime may put pinned memory elsewhere. */
+static void slots_begin_at_a_page(void **state)
+{
+    static struct fixture f;
+    static const enum halo_type types[N_PARTS] = {HALO_TYPE_Q4_K, HALO_TYPE_Q6_K, HALO_TYPE_Q8_0, HALO_TYPE_F16};
+    struct source source;
+    struct halo_expert_source table = {&source, choose, take, release, wants_guess, guess};
+    char reason[HALO_DEVICE_REASON] = "";
+    build(&f, types, WIDTH, WIDTH);
+    stream(&f);
+    f.source = &table;
+    source_init(&source, &f);
+    setenv("HALO_HIP_EMU_UNALIGNED", "1", 1);
+    fixture_open(&f, NULL, 2);
+    unsetenv("HALO_HIP_EMU_UNALIGNED");
+    assert_int_equal((uintptr_t)source.slots % 4096, 0);
+    assert_int_equal(run_row(&f, reason), 0);
+    fixture_finish(&f);
+    free(source.memory);
+}
+#endif
+
 /* Weights that share an input stream together, and what is looked up by token does not stream. */
 static void refusals(void **state)
 {
@@ -332,6 +355,9 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(streamed_is_resident),
         cmocka_unit_test(failures_end_the_run),
+#if defined(HALO_TEST_HIP)
+        cmocka_unit_test(slots_begin_at_a_page),
+#endif
         cmocka_unit_test(refusals),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
