@@ -79,7 +79,7 @@ is() { # OUTPUT ID TYPE
 loads=$(answers --models-only)
 for id in 1 2 3; do is "$loads" "$id" loaded; done
 is "$loads" 4 error
-grep -q 'outside the model directories' <<<"$loads" || fail "the refusal does not say why: $loads"
+grep -q 'outside the folders of models' <<<"$loads" || fail "the refusal does not say why: $loads"
 grep -q 'io_uring' <<<"$loads" || grep -q 1 /proc/sys/kernel/io_uring_disabled 2>/dev/null ||
     echo "note: loads did not go through io_uring"
 loads=$(answers)

@@ -83,7 +83,7 @@ use_models() {
     has 'it answers' "$(as alice haloctl generate -m fable -n 8 --seed 7 'Once upon a time' 2>&1)" '[a-z]{2}'
     cp /var/lib/halod/models/fable.gguf /srv/other.gguf
     has 'a file elsewhere is not for clients' "$(as alice haloctl load /srv/other.gguf 2>&1)" 'only the daemon.s own user and root may name files'
-    has 'and the engine cannot read it for root either' "$(haloctl load /srv/other.gguf 2>&1)" 'outside the model directories'
+    has 'and the engine cannot read it for root either' "$(haloctl load /srv/other.gguf 2>&1)" 'outside the folders of models'
 }
 
 confine() {
