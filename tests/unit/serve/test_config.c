@@ -210,6 +210,12 @@ static void a_worker_has_an_address(void **state)
         {"a:1, unix:/b", "/etc/halod/key", "auto", NULL},
         {"a:1, b", NULL, "auto", "' b' is neither unix:PATH nor HOST:PORT"},
         {"a:1,", NULL, "auto", "'' is neither unix:PATH nor HOST:PORT"},
+        {"a:65536", NULL, "auto", "'a:65536' is neither unix:PATH nor HOST:PORT"},
+        {"a:0", NULL, "auto", "'a:0' is neither"},
+        {"a:", NULL, "auto", "'a:' is neither"},
+        {"a:1x", NULL, "auto", "'a:1x' is neither"},
+        {":1", NULL, "auto", "':1' is neither"},
+        {"unix:", NULL, "auto", "'unix:' is neither"},
         {"gpu-server:18515", NULL, "cpu", "device = cpu uses no worker"},
         {NULL, "/etc/halod/key", "auto", "no remote to use it for"},
     };
