@@ -25,7 +25,7 @@ static const struct halo_ctl_option load_options[] = {
     PARAM("keep-alive", SECONDS, keep_alive_s, HAS(keep_alive_s), "TIME",
           "unload after this long without a request: 300, 5m, 1h; -1: never"),
     PARAM("tiers", TIERS, tiers, HALO_CTL_NO_HAS, "WHERE",
-          "memory: all weights in memory; stream: experts from disk; auto (default): what does not fit"),
+          "memory: all weights in memory; stream: experts or layers from disk; auto (default): what does not fit"),
     PARAM("budget", BYTES, budget_bytes, HAS(budget_bytes), "SIZE",
           "memory that the model may take, like 8G (default: what there is room for)"),
     {.name = NULL},

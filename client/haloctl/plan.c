@@ -34,7 +34,7 @@ static const struct halo_ctl_option plan_options[] = {
     WISH("budget", BYTES, msg.budget_bytes, HAS(budget_bytes), "SIZE",
          "memory to plan for, like 8G (default: what is free)"),
     WISH("tiers", TIERS, msg.params.tiers, HALO_CTL_NO_HAS, "WHERE",
-         "memory: all weights in memory; stream: experts from disk; auto (default): what does not fit"),
+         "memory: all weights in memory; stream: experts or layers from disk; auto (default): what does not fit"),
     WISH("routing", ROUTING, msg.routing, HALO_CTL_NO_HAS, "LAW",
          "how routers choose experts: zipf, as published (default), or uniform, the worst case"),
     WISH("memory-gb-s", NUMBER, msg.memory_gb_s, HAS(memory_gb_s), "GB/S",
