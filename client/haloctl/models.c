@@ -37,7 +37,7 @@ static void on_load_event(struct halo_ctl *ctl, const struct halo_ev *ev, void *
     if (ctl->json || ev->type != HALO_EV_LOADED)
         return;
     const struct halo_ev_loaded *l = &ev->loaded;
-    char weights[32], kv[32], took[64] = ", already in memory";
+    char weights[HALO_SIZE_TEXT], kv[HALO_SIZE_TEXT], took[64] = ", already in memory";
     if (l->load_ms > 0)
         snprintf(took, sizeof(took), ", in %.0f ms (%.2f GB/s)", l->load_ms, l->gb_s);
     halo_client_print_line(stdout, "loaded %.*s (%.*s) on %.*s: %s of weights, %s of KV cache, context %lld%s",

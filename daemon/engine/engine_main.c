@@ -167,9 +167,9 @@ static int take_option(struct options *o, int option)
         return -1;
     case OPT_MODEL_DIR:
         if (o->engine.n_model_dirs == MAX_MODEL_DIRS)
-            return refuse("too many folders of models, the first too many is", optarg);
+            return refuse("too many folders of models; the limit is exceeded by", optarg);
         if (!(o->model_dirs[o->engine.n_model_dirs] = absolute_path(optarg)))
-            return refuse("no absolute path leads to the folder of models", optarg);
+            return refuse("cannot make an absolute path of the folder of models", optarg);
         o->engine.n_model_dirs++;
         return -1;
     case OPT_MODELS_ONLY: o->engine.models_only = true; return -1;

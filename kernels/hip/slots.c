@@ -49,7 +49,7 @@ static int take_slab(struct halo_device_model *model, uint32_t number, uint8_t *
     if (skipped < 0) {
         halo_hip_region_release(model->device, &slab->region);
         return halo_reason(reason, (int)skipped,
-                           "the runtime puts a part of the slots of experts more than %llu MiB away from the others",
+                           "the runtime put some slots of experts more than %llu MiB away from the others",
                            (unsigned long long)(HALO_MOE_PLACES_MAX / 2 * s->slot_bytes >> 20));
     }
     *ret_host = slab->region.host + skipped;
@@ -92,7 +92,8 @@ static int take_memory(struct halo_device_model *model, struct halo_expert_slots
     int r = take_slabs(model, slots, reason);
     if (r != -ERANGE)
         return r;
-    halo_hip_notice(model->device, "%s: they are one piece, none of which is given back when memory is short", reason);
+    halo_hip_notice(model->device, "%s; all slots are one piece instead, which is not given back when memory is short",
+                    reason);
     return take_piece(model, slots, reason);
 }
 
