@@ -52,7 +52,7 @@ char *halo_client_read_file(const char *path, size_t *ret_n)
     int r = fd < 0 ? -errno : read_fd(fd, &text, ret_n);
     if (fd >= 0 && !is_stdin)
         close(fd);
-    if (r < 0)
+    if (r < 0 && r != -EINTR)
         halo_client_say("cannot read %s: %s", is_stdin ? "standard input" : path, strerror(-r));
     return r < 0 ? NULL : text;
 }

@@ -169,8 +169,8 @@ static int converse(struct halo_ctl *ctl, struct conversation *talk, const struc
                     struct halo_ctl_editor *editor)
 {
     int status = halo_ctl_connect(ctl);
-    bool quit = false;
-    while (!quit && status != HALO_CTL_NO_DAEMON && !ctl->out_error) {
+    bool quit = status == HALO_CTL_NO_DAEMON;
+    while (!quit && !ctl->out_error) {
         char *turn;
         size_t n;
         int r = read_turn(editor, &turn, &n);
@@ -195,8 +195,10 @@ static int converse(struct halo_ctl *ctl, struct conversation *talk, const struc
             continue;
         }
         status = take_turn(ctl, talk, options, turn, n);
-        if (status == HALO_CTL_INTERRUPTED && !editor)
+        if ((status == HALO_CTL_INTERRUPTED || status == HALO_CTL_NO_DAEMON) && !editor)
             break;
+        if (status == HALO_CTL_NO_DAEMON)
+            halo_client_say("the conversation is kept without that turn; send it again when the daemon is back");
         halo_ctl_forget_interrupts();
     }
     return status;

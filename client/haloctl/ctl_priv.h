@@ -51,8 +51,8 @@ struct halo_ctl {
 
 /* ---- link.c: the connection ---- */
 
-/* Connects to the socket given, else $HALO_SOCKET, the user's, /run/halod/halod.sock. False: what was tried, and why
- * none answers, stands in `tried`. */
+/* Connects to the socket given, else $HALO_SOCKET, the user's, /run/halod/halod.sock, unless there is a connection that
+ * the daemon has not closed. False: what was tried, and why none answers, stands in `tried`. */
 bool halo_ctl_try_connect(struct halo_ctl *ctl, char *tried, size_t n_bytes);
 /* The same with a message; an exit status. */
 int halo_ctl_connect(struct halo_ctl *ctl);
@@ -102,6 +102,9 @@ bool halo_ctl_model(struct halo_ctl *ctl, const char *text, struct halo_str *ret
 
 void halo_ctl_progress(struct halo_ctl *ctl, const struct halo_ev_progress *progress);
 void halo_ctl_progress_clear(struct halo_ctl *ctl);
+
+/* Whether a terminal of the kind in $TERM knows escape sequences. */
+bool halo_ctl_obeys_sequences(void);
 
 /* "4.8 MB". */
 static inline const char *halo_ctl_bytes(int64_t n, char buf[static HALO_SIZE_TEXT])

@@ -133,8 +133,7 @@ struct halo_ctl_editor *halo_ctl_editor_create(void)
         halo_ctl_editor_destroy(editor);
         return NULL;
     }
-    const char *term = getenv("TERM");
-    editor->brackets = term && *term && strcmp(term, "dumb") != 0;
+    editor->brackets = halo_ctl_obeys_sequences();
     history(editor->history, &event, H_SETSIZE, HISTORY_TURNS);
     el_set(editor->line, EL_PROMPT, prompt);
     el_set(editor->line, EL_EDITOR, "emacs");

@@ -80,7 +80,7 @@ static char *append_input(char *text, const char *what, size_t *n)
     if (poll(&ready, 1, PATIENCE_MS) == 0)
         halo_client_say("reading standard input, to append it to the %s (</dev/null appends nothing)", what);
     size_t n_more;
-    char *more = halo_client_read_file("-", &n_more), *both = NULL;
+    char *more = halo_ctl_interrupts() > 0 ? NULL : halo_client_read_file("-", &n_more), *both = NULL;
     if (more && n_more == 0) {
         free(more);
         return text;

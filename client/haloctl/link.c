@@ -43,6 +43,15 @@ void halo_ctl_forget_interrupts(void)
     interrupts = 0;
 }
 
+void halo_ctl_disconnect(struct halo_ctl *ctl)
+{
+    if (ctl->fd >= 0) {
+        close(ctl->fd);
+        halo_line_finish(&ctl->lines);
+    }
+    ctl->fd = -1;
+}
+
 /* Tries one path; on failure adds the reason to what is said if none answers. */
 static bool try_path(struct halo_ctl *ctl, const char *path, char *tried, size_t n_bytes)
 {
@@ -59,11 +68,19 @@ static bool try_path(struct halo_ctl *ctl, const char *path, char *tried, size_t
     return false;
 }
 
+/* Whether the daemon has closed the connection: it was restarted, or needed the place of a silent client. */
+static bool has_hung_up(int fd)
+{
+    struct pollfd end = {.fd = fd, .events = POLLRDHUP};
+    return poll(&end, 1, 0) > 0;
+}
+
 bool halo_ctl_try_connect(struct halo_ctl *ctl, char *tried, size_t n_bytes)
 {
     tried[0] = '\0';
-    if (ctl->fd >= 0)
+    if (ctl->fd >= 0 && !has_hung_up(ctl->fd))
         return true;
+    halo_ctl_disconnect(ctl);
     const char *given = ctl->socket_path ? ctl->socket_path : getenv("HALO_SOCKET");
     if (given && *given)
         return try_path(ctl, given, tried, n_bytes);
@@ -83,15 +100,6 @@ int halo_ctl_connect(struct halo_ctl *ctl)
     halo_client_say("no daemon answers (%s). Is halod running? --socket PATH or HALO_SOCKET names another socket.",
                     tried);
     return HALO_CTL_NO_DAEMON;
-}
-
-void halo_ctl_disconnect(struct halo_ctl *ctl)
-{
-    if (ctl->fd >= 0) {
-        close(ctl->fd);
-        halo_line_finish(&ctl->lines);
-    }
-    ctl->fd = -1;
 }
 
 static int send_bytes(struct halo_ctl *ctl, const char *bytes, size_t n)

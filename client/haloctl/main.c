@@ -102,6 +102,9 @@ static int parse_globals(struct halo_ctl *ctl, int argc, char **argv)
             ctl->verbose = true;
         } else if (strcmp(argv[i], "--socket") == 0 && i + 1 < argc) {
             ctl->socket_path = argv[++i];
+        } else if (strcmp(argv[i], "--socket") == 0) {
+            halo_client_say("--socket needs a value (try: haloctl help)");
+            return -HALO_CTL_USAGE - 1;
         } else if (strncmp(argv[i], "--socket=", 9) == 0) {
             ctl->socket_path = argv[i] + 9;
         } else if (strcmp(argv[i], "--version") == 0 || strcmp(argv[i], "-V") == 0) {
@@ -151,6 +154,8 @@ int main(int argc, char **argv)
     halo_ctl_catch_signals();
     halo_json_init(&ctl.out);
     int status = verb->run(&ctl, argc - at, argv + at);
+    if (status == HALO_CTL_USAGE && halo_ctl_interrupts() > 0) /* while it read its input */
+        status = HALO_CTL_INTERRUPTED;
     halo_ctl_disconnect(&ctl);
     halo_json_finish(&ctl.out);
     halo_ctl_forget_kept(&ctl);

@@ -90,7 +90,7 @@ static void on_reset(struct halo_ctl *ctl, const struct halo_ev *ev, void *ud)
 {
     (void)ud;
     if (!ctl->json && ev->type == HALO_EV_RESET)
-        printf("%lld pages freed\n", (long long)ev->reset.freed_pages);
+        printf("%lld page%s freed\n", (long long)ev->reset.freed_pages, ev->reset.freed_pages == 1 ? "" : "s");
 }
 
 int halo_ctl_reset(struct halo_ctl *ctl, int argc, char **argv)

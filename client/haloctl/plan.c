@@ -123,9 +123,9 @@ static void print_plan(const struct halo_ev_plan *p)
 
 static void print_bench(const struct halo_ev_bench *b)
 {
-    halo_client_print_line(stdout, "%.*s on %.*s, %lld sequence%s, median of %lld runs", (int)b->model.len, b->model.at,
-                           (int)b->device.len, b->device.at, (long long)b->batch, b->batch == 1 ? "" : "s",
-                           (long long)b->repeat);
+    halo_client_print_line(stdout, "%.*s on %.*s, %lld sequence%s, median of %lld run%s", (int)b->model.len,
+                           b->model.at, (int)b->device.len, b->device.at, (long long)b->batch, b->batch == 1 ? "" : "s",
+                           (long long)b->repeat, b->repeat == 1 ? "" : "s");
     if (b->has_prefill_tok_s)
         printf("  prefill %5lld tokens  %9.1f tok/s  (spread %.1f; at most %lld tokens in a step)\n",
                (long long)b->prefill, b->prefill_tok_s, b->has_prefill_spread_tok_s ? b->prefill_spread_tok_s : 0,

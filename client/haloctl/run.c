@@ -233,6 +233,7 @@ int halo_ctl_run(struct halo_ctl *ctl, struct halo_msg *msg, halo_ctl_event_fn o
         r = receive_reply(ctl, &run);
     halo_ctl_progress_clear(ctl);
     if (r < 0) {
+        halo_ctl_end_line(ctl);
         if (r == -ETIMEDOUT)
             halo_client_say("the daemon is connected but did not answer in time");
         else

@@ -27,7 +27,7 @@
 
 const struct halo_ctl_option halo_ctl_sampling_options[] = {
     OPT("model", 'm', MODEL, model, "NAME", "model to use; may be omitted when exactly one is loaded"),
-    OWN("file", 'f', PATH, file, "FILE", "read the prompt from FILE (-: standard input)"),
+    OWN("file", 'f', PATH, file, "FILE", "generate: read the prompt from FILE (-: standard input)"),
     OWN("system", 's', TEXT, system, "TEXT", "chat: the system message"),
     OWN("messages", 0, PATH, messages, "FILE", "generate: a conversation instead of a prompt, a JSON list of messages"),
     OWN("tools", 0, PATH, tools, "FILE", "chat and --messages: tools for the chat template, a JSON list"),

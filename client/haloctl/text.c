@@ -36,7 +36,11 @@ static const struct halo_ctl_option tokenize_options[] = {
     OPTION("no-bos", 0, FALSE, bos, HAS(bos), NULL, "do not"),
     {.name = NULL},
 };
-static const struct halo_ctl_option detokenize_options[] = {MODEL_OPTION, {.name = NULL}};
+static const struct halo_ctl_option detokenize_options[] = {
+    MODEL_OPTION,
+    OPTION("file", 'f', PATH, file, HALO_CTL_NO_HAS, "FILE", "read the ids from FILE (-: standard input)"),
+    {.name = NULL},
+};
 static const struct halo_ctl_option score_options[] = {
     MODEL_OPTION,
     FILE_OPTION,
@@ -157,13 +161,13 @@ int halo_ctl_tokenize(struct halo_ctl *ctl, int argc, char **argv)
 int halo_ctl_detokenize(struct halo_ctl *ctl, int argc, char **argv)
 {
     struct text_options options = {0};
-    int at = parse_text(ctl, argc, argv, detokenize_options, &options, "detokenize --model NAME [ID...]");
+    int at = parse_text(ctl, argc, argv, detokenize_options, &options, "detokenize --model NAME [OPTION...] [ID...]");
     if (at < 0)
         return -at - 1;
     struct halo_msg msg;
     halo_msg_init(&msg, HALO_MSG_DETOKENIZE);
     size_t n, n_ids;
-    char *text = halo_ctl_read_text(argv + at, argc - at, NULL, "list of ids", &n);
+    char *text = halo_ctl_read_text(argv + at, argc - at, options.file, "list of ids", &n);
     int32_t *ids = text ? parse_ids(text, &n_ids) : NULL;
     free(text);
     if (!ids)

@@ -33,7 +33,7 @@ static void become_haloctl(const struct ctl_rig *rig, const struct ctl_setup *se
     for (int fd = 0; fd < 3; fd++)
         if (setup->closed & 1 << fd)
             close(fd);
-    setenv("TERM", "xterm", 1);
+    setenv("TERM", setup->term ? setup->term : "xterm", 1);
     setenv("LC_ALL", "C.UTF-8", 1);
     setenv("HOME", rig->dir, 1); /* no .editrc of whoever runs the test */
     signal(SIGPIPE, setup->ignores_sigpipe ? SIG_IGN : SIG_DFL);
@@ -208,6 +208,12 @@ void ctl_finish(struct ctl_rig *rig)
 }
 
 /* ---- the daemon ---- */
+
+void ctl_hang_up(struct ctl_rig *rig)
+{
+    close(rig->peer_fd);
+    rig->peer_fd = -1;
+}
 
 const struct halo_msg *ctl_request(struct ctl_rig *rig)
 {

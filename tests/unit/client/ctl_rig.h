@@ -32,6 +32,7 @@ struct ctl_rig {
 struct ctl_setup {
     const char *const *args; /* after `--socket PATH`, ends with NULL */
     bool terminal;
+    const char *term;     /* its kind; NULL: xterm */
     bool no_daemon;       /* nothing listens until ctl_listen() */
     int closed;           /* bits of descriptors 0 to 2 that haloctl starts without; pipes only */
     bool ignores_sigpipe; /* as inherited from the caller */
@@ -52,6 +53,8 @@ void ctl_started(struct ctl_rig *rig);
 void ctl_token(struct ctl_rig *rig, const char *text);
 void ctl_done(struct ctl_rig *rig, const char *finish_reason, int n_tokens);
 void ctl_type(struct ctl_rig *rig, const char *bytes);
+/* The daemon closes the connection; the next request comes on another one. */
+void ctl_hang_up(struct ctl_rig *rig);
 /* Reads what haloctl prints until the text comes, on either output, after what was waited for before. */
 void ctl_wait_shown(struct ctl_rig *rig, const char *text);
 void ctl_close_input(struct ctl_rig *rig);

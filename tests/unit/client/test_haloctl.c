@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
 #include <cmocka.h>
 
@@ -85,6 +86,32 @@ static void standard_input_is_appended_to_a_prompt(void **state)
                         .args = ARGS("generate", "summarize", "this:"), .input = text, .n_input = sizeof(text) - 1});
     assert_str(ctl_request(&rig)->generate.prompt, "summarize this:\nfirst\nsecond\n");
     assert_int_equal(answer_reply("stop", 1), 0);
+}
+
+static void ids_are_read_from_a_file(void **state)
+{
+    ctl_start(&rig, &(struct ctl_setup){
+                        .args = ARGS("detokenize", "-m", "m", "--file", "-"), .input = "[1, 2]\n", .n_input = 7});
+    const struct halo_token_list *ids = &ctl_request(&rig)->detokenize.tokens;
+    assert_int_equal(ids->n, 2);
+    assert_int_equal(ids->at[1], 2);
+    ctl_answer(&rig, "text", "\"text\":\"Hi\"");
+    assert_int_equal(ctl_wait_end(&rig), 0);
+}
+
+static void an_interrupt_ends_the_wait_for_input(void **state)
+{
+    siginfo_t ended = {0};
+    ctl_start(&rig, &(struct ctl_setup){.args = ARGS("generate", "Once")});
+    ctl_wait_shown(&rig, "reading standard input");
+    while (ended.si_pid == 0) { /* one that comes just before it waits is not seen */
+        kill(rig.pid, SIGINT);
+        usleep(10000);
+        assert_int_equal(waitid(P_PID, (id_t)rig.pid, &ended, WEXITED | WNOHANG | WNOWAIT), 0);
+    }
+    assert_int_equal(ctl_wait_end(&rig), 130);
+    assert_null(strstr(rig.err.at, "cannot read"));
+    assert_true(ctl_sent_nothing(&rig));
 }
 
 static void a_turn_is_a_whole_line(void **state)
@@ -566,6 +593,7 @@ static void a_wrong_word_is_answered_with_a_near_one(void **state)
         {{"generate", "x", "-t", "nan"}, "--temperature: 'nan' is not a finite number"},
         {{"load", "a", "b"}, "load: takes exactly one model, got 2"},
         {{"load", "--kv", "q3", "m"}, "--kv: 'q3' is not one of f32, f16, q8, q4"},
+        {{"--socket"}, "--socket needs a value"},
         {{"raw", "x"}, "raw: takes no argument, got 'x'"},
         {{"ping", "--wait", "-1"}, "--wait is a number of seconds"},
     };
@@ -650,6 +678,8 @@ int main(void)
         cmocka_unit_test_teardown(options_may_follow_the_prompt, finish_rig),
         cmocka_unit_test_teardown(two_dashes_end_the_options, finish_rig),
         cmocka_unit_test_teardown(standard_input_is_appended_to_a_prompt, finish_rig),
+        cmocka_unit_test_teardown(ids_are_read_from_a_file, finish_rig),
+        cmocka_unit_test_teardown(an_interrupt_ends_the_wait_for_input, finish_rig),
         cmocka_unit_test_teardown(a_turn_is_a_whole_line, finish_rig),
         cmocka_unit_test_teardown(what_is_no_text_is_refused, finish_rig),
         cmocka_unit_test_teardown(a_relative_path_is_sent_whole, finish_rig),

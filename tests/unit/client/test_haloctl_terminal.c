@@ -130,6 +130,53 @@ static void progress_does_not_erase_the_reply(void **state)
     assert_non_null(strstr(reply, "half a line\r\nhaloctl: engine_restarted: again\r\nand half.\r\n[stop: 4 tokens"));
 }
 
+/* A bar that wraps could not be erased: the terminal has 80 columns. */
+static void a_bar_stays_on_its_line(void **state)
+{
+    static const char progress[] =
+        "\"phase\":\"profile\",\"done\":1,\"total\":2,\"step\":\"reads of 512 KiB, 8 at a time\"";
+    start(ARGS("profile", "m"));
+    ctl_request(&rig);
+    ctl_answer(&rig, "progress", "%s", progress);
+    ctl_wait_shown(&rig, "reads of 512 KiB");
+    ctl_answer(&rig, "error", "\"code\":\"forbidden\",\"message\":\"no\",\"retryable\":false");
+    assert_int_equal(ctl_wait_end(&rig), 3);
+    const char *bar = strstr(rig.out.at, "measuring");
+    assert_int_equal(strcspn(bar, "\r\n"), 79);
+    ctl_finish(&rig);
+    ctl_start(&rig, &(struct ctl_setup){.args = ARGS("profile", "m"), .terminal = true, .term = "dumb"});
+    ctl_request(&rig);
+    ctl_answer(&rig, "progress", "%s", progress);
+    ctl_answer(&rig, "error", "\"code\":\"forbidden\",\"message\":\"no\",\"retryable\":false");
+    assert_int_equal(ctl_wait_end(&rig), 3);
+    assert_string_equal(rig.out.at, "haloctl: forbidden: no\r\n");
+}
+
+/* The daemon is restarted between two turns, and once more in the middle of a reply. */
+static void a_conversation_outlives_the_daemon(void **state)
+{
+    start(ARGS("chat"));
+    ctl_wait_shown(&rig, "> ");
+    ctl_type(&rig, "one\r");
+    assert_turn(1, "one");
+    answer_turn("Yes");
+    ctl_hang_up(&rig);
+    ctl_type(&rig, "two\r");
+    assert_turn(3, "two");
+    ctl_started(&rig);
+    ctl_token(&rig, "half");
+    ctl_wait_shown(&rig, "half");
+    ctl_hang_up(&rig);
+    ctl_wait_shown(&rig, "\r\nhaloctl: the connection to the daemon broke");
+    ctl_wait_shown(&rig, "the conversation is kept without that turn");
+    ctl_wait_shown(&rig, "> ");
+    ctl_type(&rig, "again\r");
+    assert_turn(3, "again");
+    answer_turn("Well");
+    ctl_type(&rig, CTRL_D);
+    assert_int_equal(ctl_wait_end(&rig), 0);
+}
+
 /* A title, a colour, a clipboard, a C1 control, a direction override, a carriage return: shown, not obeyed. */
 static void sequences_are_shown_and_not_obeyed(void **state)
 {
@@ -172,6 +219,8 @@ int main(void)
         cmocka_unit_test_teardown(ctrl_c_discards_the_line_that_is_typed, finish_rig),
         cmocka_unit_test_teardown(ctrl_c_leaves_the_reply_on_the_screen, finish_rig),
         cmocka_unit_test_teardown(progress_does_not_erase_the_reply, finish_rig),
+        cmocka_unit_test_teardown(a_bar_stays_on_its_line, finish_rig),
+        cmocka_unit_test_teardown(a_conversation_outlives_the_daemon, finish_rig),
         cmocka_unit_test_teardown(sequences_are_shown_and_not_obeyed, finish_rig),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
