@@ -15,12 +15,18 @@
 
 #define REMEDY_BYTES 128
 
+/* What models hold that are pinned or in use. */
+static uint64_t busy_bytes_of(const struct halo_load *load, const struct halo_room *room)
+{
+    return room->held_bytes > load->evictable_bytes ? room->held_bytes - load->evictable_bytes : 0;
+}
+
 /* What would make room for need_bytes, where `bytes` are what there would be with every idle model gone. */
 static void find_remedy(const struct halo_load *load, const struct halo_room *room, uint64_t need_bytes, uint64_t bytes,
                         char ret[REMEDY_BYTES])
 {
     char size[HALO_SIZE_TEXT];
-    uint64_t busy_bytes = room->held_bytes > load->evictable_bytes ? room->held_bytes - load->evictable_bytes : 0;
+    uint64_t busy_bytes = busy_bytes_of(load, room);
     if (load->wish.budget_bytes > 0 && bytes == load->wish.budget_bytes)
         snprintf(ret, REMEDY_BYTES, "raise budget_bytes of the load");
     else if (busy_bytes > 0 && need_bytes - bytes <= busy_bytes)
@@ -58,14 +64,19 @@ static int refuse(struct halo_load *load, const struct halo_room *room, const st
     }
     bool pool = load->instance->model->plan.n_context <= most; /* the context would fit: the rest is what does not */
     uint64_t pool_bytes = halo_budget_pool_bytes(budget, wanted_pages, budget->context_pages);
+    uint64_t busy_bytes = bytes == load->wish.budget_bytes ? 0 : busy_bytes_of(load, room);
+    char other[REMEDY_BYTES] = "";
+    if (busy_bytes > 0 && fixed + pool_bytes - bytes <= busy_bytes)
+        snprintf(other, sizeof(other), ", or unload another model, those that are pinned or in use hold %s",
+                 halo_size_text(busy_bytes, need));
     int r = halo_fault_set(
         &load->fault, HALO_FAULT_OUT_OF_MEMORY,
-        "needs %s of KV cache beside %s of weights, %s are left for it%s; load with a %s of at most %u",
+        "needs %s of KV cache beside %s of weights, %s are left for it%s; load with a %s of at most %u%s",
         halo_size_text(pool_bytes, need), halo_size_text(fixed, weights), halo_size_text(bytes - fixed, left), even,
         pool                       ? "kv_tokens"
         : load->wish.kv_tokens > 0 ? "context and kv_tokens"
                                    : "context",
-        pool ? budget->max_pages * HALO_KV_PAGE_TOKENS : most);
+        pool ? budget->max_pages * HALO_KV_PAGE_TOKENS : most, other);
     halo_fault_number(&load->fault, "needed_bytes", fixed + pool_bytes);
     halo_fault_number(&load->fault, "free_bytes", bytes);
     return r;

@@ -228,6 +228,14 @@ static void a_refusal_says_what_helps(void **state)
     expect_advice(&c, 1, "\"context\":512,\"kv_tokens\":1000000", "model unloaded; load with a kv_tokens of at most ");
     load(&c, 0, "\"pin\":true");
     assert_int_equal(child_end(&c), 0);
+    child_budget_bytes = one_bytes * 9 / 4;
+    begin(&c, true, 0);
+    load(&c, 0, SETTINGS ",\"pin\":true");
+    char large[64]; /* 4 KiB for each token */
+    snprintf(large, sizeof(large), "\"context\":512,\"kv_tokens\":%llu",
+             (unsigned long long)(one_bytes / 4096 * 3 / 2));
+    expect_advice(&c, 1, large, ", or unload another model, those that are pinned or in use hold ");
+    assert_int_equal(child_end(&c), 0);
     child_budget_bytes = 0;
 }
 
