@@ -23,6 +23,8 @@ check 'a product that is not mixed does not pass' 1 'nothing that this breaks' "
 check 'nothing checked' 3 'Nothing was checked' "$gate --model nosuch"
 check 'a model that does not exist beside one that does' 1 '^\| nosuch \|.*FAIL: no row' "$gate --model fable-Q4_K_M,nosuch"
 check 'the full form without its files' 1 'FAIL: could not be run' "$gate --full --model draft-Q8_0"
+check 'every model that has recordings has a row for each device' 1 '^0$' \
+    "HALO_GPU_LOCK='$run/lock' $gate --full --device cpu,hip | grep -c 'no row'"
 check 'a runtime that does not exist' 1 'FAIL: could not be run' "HALO_GPU_LOCK='$run/lock' $gate --device hip --hip-lib /nosuch.so"
 check 'an unknown device' 2 'unknown device .hpi.' "$gate --device cpu,hpi"
 check 'wrong usage' 2 -- "$gate --frobnicate"
@@ -35,7 +37,17 @@ check 'a bound that is exceeded' 1 'FAIL' "echo 'tree fable-Q4_K_M cpu f16 p_sho
 check 'a share that is not reached' 1 'FAIL' "echo 'tree fable-Q4_K_M cpu f16 p_short,p_chat 0.1 1 1.0' >'$run/t'; $program --bounds '$run/t'"
 check 'a line without a bound' 2 't:2: no bound' "printf '# x\ntree fable cpu\n' >'$run/t'; $program --bounds '$run/t'"
 check 'a bound that is not a number' 2 'no bound' "echo 'tree fable-Q4_K_M cpu f16 p_short nan 1 0.6' >'$run/t'; $program --bounds '$run/t'"
+while read -r name row; do
+    check "$name" 2 't:1: no bound' "echo '$row' >'$run/t'; $program --bounds '$run/t'"
+done <<'END'
+a-misspelt-prompt tree fable-Q4_K_M cpu f16 p_shrt 0.1 1 0.6
+a-misspelt-prompt-behind-another tree fable-Q4_K_M cpu f16 p_short,p_caht 0.1 1 0.6
+a-prompt-without-a-name tree fable-Q4_K_M cpu f16 p_short, 0.1 1 0.6
+a-misspelt-set tre fable-Q4_K_M cpu f16 p_short 0.1 1 0.6
+a-misspelt-device tree fable-Q4_K_M cpuu f16 p_short 0.1 1 0.6
+a-misspelt-type-of-cache tree fable-Q4_K_M cpu f61 p_short 0.1 1 0.6
+END
 check 'an empty table' 3 'Nothing was checked' "echo '# none' >'$run/t'; $program --bounds '$run/t'"
 check 'a model without a recording' 1 'no such model' "echo 'tree other cpu f16 p_short 0.1 1 0.6' >'$run/t'; $program --bounds '$run/t'"
 
-checks_end 25
+checks_end 32

@@ -117,7 +117,10 @@ static void layers_print(const struct halo_layers *layers, double least)
         printf("\nLayer %u is the first that differs (a cosine under %g, or a number that is not finite).\n\n",
                layers->first, least);
     else
-        printf("\nNo layer differs (no cosine is under %g).\n\n", least);
+        printf("\nNo layer differs (no cosine is under %g). If the cell fails, the fault is in what the device shares "
+               "with the "
+               "portable kernels: plan, weights, common code.\n\n",
+               least);
 }
 
 /* The first prompt of the cell, layer by layer. */
@@ -218,26 +221,37 @@ static bool data_of(const struct halo_bound *bound, struct halo_golden_data *ret
     return strcmp(bound->set, "tree") == 0 ? halo_golden_data_in_tree(ret) : halo_golden_data_full(ret);
 }
 
-/* A model that has recordings and no bound would be passed over in silence. Returns how many there are. */
-static unsigned unbounded_print(const struct options *options, const struct halo_bounds *bounds)
+/* Models of the full set that have no row for a device. */
+static unsigned unbounded_print_device(const struct options *options, const struct halo_bounds *bounds, const char *set,
+                                       const char *device)
 {
     struct halo_golden_data data;
     unsigned n = 0;
 
-    if (options->models || !options->sets || !listed(options->sets, "full") || !listed(options->devices, "cpu") ||
-        !halo_golden_data_full(&data))
+    if (!options->sets || !listed(options->sets, set) || !listed(options->devices, device))
         return 0;
+    halo_golden_data_full(&data); /* the list is there without the files */
     for (size_t i = 0; i < data.n_list; i++) {
+        const char *stem = data.list[i].stem;
         size_t k = 0;
-        while (k < bounds->n &&
-               (strcmp(bounds->at[k].set, "full") != 0 || strcmp(bounds->at[k].model, data.list[i].stem) != 0))
+        while (k < bounds->n && (strcmp(bounds->at[k].set, set) != 0 || strcmp(bounds->at[k].model, stem) != 0 ||
+                                 strcmp(bounds->at[k].device, device) != 0))
             k++;
         if (k < bounds->n)
             continue;
-        printf("| %s | cpu | | 0 | – | – | – | – | – | – | FAIL: no row in the table of bounds |\n", data.list[i].stem);
+        printf("| %s | %s | | 0 | – | – | – | – | – | – | FAIL: no row in the table of bounds |\n", stem, device);
         n++;
     }
     return n;
+}
+
+/* A model that has recordings and no bound would be passed over in silence. Returns how many there are. */
+static unsigned unbounded_print(const struct options *options, const struct halo_bounds *bounds)
+{
+    if (options->models)
+        return 0;
+    return unbounded_print_device(options, bounds, "full", "cpu") +
+           unbounded_print_device(options, bounds, "gpu", "hip");
 }
 
 /* A model that is asked for by name and has no cell would be passed over, too. Returns how many there are. */
