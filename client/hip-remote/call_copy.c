@@ -66,10 +66,7 @@ struct pieces {
 /* The error comes with the next call that may report it. */
 void halo_copy_take_unawaited(void *ud, uint64_t tag, const union halo_remote_reply *reply)
 {
-    if (reply->status.error && !halo_client.link.deferred_error) {
-        halo_client.link.deferred_error = reply->status.error;
-        halo_client.link.deferred_op = HIP_OP_MEMCPY_ASYNC;
-    }
+    halo_client_defer(HIP_OP_MEMCPY_ASYNC, reply->status.error);
 }
 
 static void take_piece(void *ud, uint64_t tag, const union halo_remote_reply *reply)

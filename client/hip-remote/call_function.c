@@ -11,23 +11,89 @@
 #define LDS_BYTES 65536
 enum { ATTRIBUTE_LOCAL_BYTES = 3, ATTRIBUTE_REGISTERS = 4 };
 
+static struct halo_remote_slot *slot_of(uint64_t function)
+{
+    return halo_remote_handles_get(&halo_client.handles[HALO_REMOTE_FUNCTION], function);
+}
+
 static const struct halo_code_kernel *kernel_of(uint64_t function)
 {
-    const struct halo_remote_slot *slot = halo_remote_handles_get(&halo_client.handles[HALO_REMOTE_FUNCTION], function);
+    const struct halo_remote_slot *slot = slot_of(function);
     return slot ? slot->u.function.kernel : NULL;
 }
 
 /* ---- occupancy ---- */
 
+/* The function may be gone, or the question withdrawn. */
+static void take_fit(void *ud, uint64_t tag, const union halo_remote_reply *reply)
+{
+    struct halo_remote_slot *slot = ud;
+    struct halo_remote_fit *fit = &slot->u.function.fit;
+    if (!slot->is_live || slot->generation != (uint32_t)(tag >> 32) || fit->serial != (uint32_t)tag)
+        return;
+    fit->is_known = true;
+    fit->error = reply->status.error;
+    fit->n_blocks = reply->occupancy.n_blocks;
+}
+
+/* Who asks about one function of a module asks about the others next, in blocks of the size that each was compiled for:
+ * their questions travel together. 0 or an error of the link. */
+static int ask_ahead(const struct halo_remote_module *module, uint64_t lds)
+{
+    const struct halo_remote_handles *functions = &halo_client.handles[HALO_REMOTE_FUNCTION];
+    int r = 0;
+    for (uint32_t i = 0; i < functions->n_used && !r; i++) {
+        struct halo_remote_slot *slot = &functions->slots[i];
+        struct halo_remote_fit *fit = &slot->u.function.fit;
+        const struct halo_code_kernel *kernel = slot->u.function.kernel;
+        if (!slot->is_live || slot->u.function.module != module || fit->block || kernel->threads_per_block == 0 ||
+            kernel->threads_per_block > BLOCK_MAX)
+            continue;
+        fit->block = (int)kernel->threads_per_block;
+        fit->lds_bytes = lds;
+        const struct halo_link_answer answer = {
+            .take = take_fit, .ud = slot, .tag = (uint64_t)slot->generation << 32 | fit->serial};
+        const struct halo_remote_occupancy q = {halo_remote_handles_bits(functions, slot), fit->block, lds};
+        r = halo_link_ask(&halo_client.link, HIP_OP_OCCUPANCY, &q, (uint8_t)halo_client_thread_device, answer);
+    }
+    return r;
+}
+
+static bool was_asked(const struct halo_remote_slot *slot, int block, uint64_t lds)
+{
+    return slot && slot->u.function.fit.block == block && slot->u.function.fit.lds_bytes == lds;
+}
+
+/* Waits for the answer, if this was asked ahead. 0 or an error of the link. */
+static int await_fit(uint64_t function, int block, uint64_t lds)
+{
+    const struct halo_remote_slot *slot;
+    int r = 0;
+    while (!r && was_asked(slot = slot_of(function), block, lds) && !slot->u.function.fit.is_known)
+        r = halo_link_step(&halo_client.link);
+    return r;
+}
+
 static int count_blocks(int *ret, uint64_t function, int block, size_t lds)
 {
-    struct halo_remote_occupancy_reply a;
+    const struct halo_remote_slot *slot = slot_of(function);
+    struct halo_remote_occupancy_reply a = {{0}, 0};
     const struct halo_remote_occupancy q = {function, block, lds};
     if (!ret || block < 1 || block > BLOCK_MAX || lds > INT32_MAX)
         return HIP_INVALID_VALUE;
-    if (!kernel_of(function))
+    if (!slot)
         return HIP_INVALID_HANDLE;
-    int r = halo_remote_occupancy(&halo_client.port, &q, &a);
+    int r = 0;
+    if (!was_asked(slot, block, lds) && (uint32_t)block == slot->u.function.kernel->threads_per_block)
+        r = ask_ahead(slot->u.function.module, lds);
+    if (!r)
+        r = await_fit(function, block, lds);
+    if (!r && was_asked(slot = slot_of(function), block, lds)) {
+        a.status.error = slot->u.function.fit.error;
+        a.n_blocks = slot->u.function.fit.n_blocks;
+    } else if (!r) {
+        r = halo_remote_occupancy(&halo_client.port, &q, &a);
+    }
     int error = halo_client_status(r, &a.status);
     *ret = error ? 0 : a.n_blocks;
     return error;
@@ -153,6 +219,12 @@ int hipFuncGetAttributes(struct hip_func_attributes *ret, const void *stub)
     return halo_client_leave(error);
 }
 
+/* An attribute may change how many blocks fit. */
+static void forget_fit(struct halo_remote_slot *slot)
+{
+    slot->u.function.fit = (struct halo_remote_fit){.serial = slot->u.function.fit.serial + 1};
+}
+
 /* 8: how much dynamic LDS a launch may ask for; 9: a hint. */
 int hipFuncSetAttribute(const void *stub, int attribute, int value)
 {
@@ -162,6 +234,8 @@ int hipFuncSetAttribute(const void *stub, int attribute, int value)
         error = HIP_INVALID_VALUE;
     if (!error)
         error = halo_fat_function(stub, &function);
+    if (!error)
+        forget_fit(slot_of(function));
     if (!error)
         error = halo_client_send(HIP_OP_FUNC_SET_ATTRIBUTE,
                                  &(struct halo_remote_func_set_attribute){function, attribute, value});

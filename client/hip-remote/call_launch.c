@@ -80,6 +80,8 @@ static int launch(struct halo_remote_launch_kernel *q, void *stream, void **para
     function = halo_remote_handles_get(&halo_client.handles[HALO_REMOTE_FUNCTION], q->function);
     if (!function || !halo_client_stream(stream, &q->stream, &slot))
         return HIP_INVALID_HANDLE;
+    if (function->u.function.error)
+        return function->u.function.error;
     const struct halo_code_kernel *kernel = function->u.function.kernel;
     uint32_t bytes = kernel->has_args ? kernel->arg_bytes : kernel->segment_bytes;
     if ((params && extra) || bytes > sizeof(args) || (!kernel->has_args && bytes > 0 && !extra))

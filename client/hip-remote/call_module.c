@@ -254,6 +254,16 @@ int hipModuleUnload(void *module)
     return halo_client_leave(error);
 }
 
+/* The function may be gone. */
+static void take_function(void *ud, uint64_t tag, const union halo_remote_reply *reply)
+{
+    struct halo_remote_slot *function = ud;
+    if (function->is_live && function->generation == tag)
+        function->u.function.error = reply->status.error;
+    halo_client_defer(HIP_OP_MODULE_GET_FUNCTION, reply->status.error);
+}
+
+/* The metadata says which functions there are; the worker's answer is not waited for. */
 int halo_module_function(uint64_t module, const char *name, uint64_t *ret_function)
 {
     struct halo_remote_handles *functions = &halo_client.handles[HALO_REMOTE_FUNCTION];
@@ -271,18 +281,17 @@ int halo_module_function(uint64_t module, const char *name, uint64_t *ret_functi
     struct halo_remote_slot *function = halo_remote_handles_take(functions, &bits);
     if (!function)
         return HIP_OUT_OF_MEMORY;
-    struct halo_remote_module_get_function_reply a;
-    const struct halo_remote_module_get_function q = {module, bits, text};
-    int r = halo_remote_module_get_function(&halo_client.port, &q, &a);
-    int error = halo_client_status(r, &a.status);
-    if (error) {
-        halo_remote_handles_drop(functions, function);
-        return error;
-    }
     function->u.function.module = slot->u.module;
     function->u.function.kernel = kernel;
-    *ret_function = bits;
-    return 0;
+    const struct halo_remote_module_get_function q = {module, bits, text};
+    const struct halo_link_answer answer = {.take = take_function, .ud = function, .tag = function->generation};
+    int r =
+        halo_link_ask(&halo_client.link, HIP_OP_MODULE_GET_FUNCTION, &q, (uint8_t)halo_client_thread_device, answer);
+    if (r)
+        halo_remote_handles_drop(functions, function);
+    else
+        *ret_function = bits;
+    return halo_client_error(r);
 }
 
 int hipModuleGetFunction(void **ret, void *module, const char *name)

@@ -92,6 +92,14 @@ int halo_client_status(int r, const struct halo_remote_status *status)
     return r < 0 ? halo_client_error(r) : keep_fatal(status->error);
 }
 
+void halo_client_defer(enum halo_remote_op op, int error)
+{
+    if (!error || halo_client.link.deferred_error)
+        return;
+    halo_client.link.deferred_error = error;
+    halo_client.link.deferred_op = (uint16_t)op;
+}
+
 int halo_client_deferred(void)
 {
     int error = halo_client.link.deferred_error;

@@ -105,6 +105,8 @@ int halo_client_last_error(bool forget);
 int halo_client_error(int r);
 /* The same for an answered request: its own error, and errors that make the device unusable are kept. */
 int halo_client_status(int r, const struct halo_remote_status *status);
+/* The error of a request whose answer nobody waits for. Takes answers: must not send. */
+void halo_client_defer(enum halo_remote_op op, int error);
 /* For calls that may report it: the first error of requests without an answer, once. */
 int halo_client_deferred(void);
 

@@ -33,9 +33,14 @@ struct halo_remote_slot *halo_remote_handles_take(struct halo_remote_handles *h,
     }
     struct halo_remote_slot *slot = &h->slots[index];
     *slot = (struct halo_remote_slot){.generation = slot->generation + 1, .is_live = true};
-    *ret_bits = halo_remote_handle_pack(
-        (struct halo_remote_handle){.type = h->type, .index = index, .generation = slot->generation});
+    *ret_bits = halo_remote_handles_bits(h, slot);
     return slot;
+}
+
+uint64_t halo_remote_handles_bits(const struct halo_remote_handles *h, const struct halo_remote_slot *slot)
+{
+    return halo_remote_handle_pack((struct halo_remote_handle){
+        .type = h->type, .index = (uint32_t)(slot - h->slots), .generation = slot->generation});
 }
 
 struct halo_remote_slot *halo_remote_handles_get(const struct halo_remote_handles *h, uint64_t bits)

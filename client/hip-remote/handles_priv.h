@@ -14,6 +14,15 @@
 struct halo_remote_module;
 struct halo_code_kernel;
 
+/* How many blocks of a function fit into a multiprocessor, asked before the program does. */
+struct halo_remote_fit {
+    int block; /* 0: not asked */
+    uint64_t lds_bytes;
+    uint32_t serial; /* of the question; the answer to an earlier one is not taken */
+    bool is_known;
+    int error, n_blocks; /* the answer */
+};
+
 struct halo_remote_slot {
     uint32_t generation;
     uint32_t next_free; /* index + 1; 0: the last one */
@@ -33,6 +42,8 @@ struct halo_remote_slot {
         struct {
             struct halo_remote_module *module;
             const struct halo_code_kernel *kernel;
+            int error; /* of the worker's answer */
+            struct halo_remote_fit fit;
         } function;
     } u;
 };
@@ -56,6 +67,8 @@ void halo_remote_handles_finish(struct halo_remote_handles *h);
 struct halo_remote_slot *halo_remote_handles_take(struct halo_remote_handles *h, uint64_t *ret_bits);
 /* NULL: not a live handle of this type. */
 struct halo_remote_slot *halo_remote_handles_get(const struct halo_remote_handles *h, uint64_t bits);
+/* The handle of a live slot. */
+uint64_t halo_remote_handles_bits(const struct halo_remote_handles *h, const struct halo_remote_slot *slot);
 void halo_remote_handles_drop(struct halo_remote_handles *h, struct halo_remote_slot *slot);
 
 #endif

@@ -84,13 +84,20 @@ static int find_functions(struct halo_device *device, char *reason)
         if (r)
             device->functions[i] = NULL; /* supports() refuses the ops that need it */
         n += !r;
-        int blocks = 0;
-        if (!r)
+    }
+    return n > 0 ? 0 : halo_reason(reason, -ENOTSUP, "%s holds none of the kernels", device->kernels_path);
+}
+
+/* When all functions are known: the client of remote HIP asks its worker about the others with the first one. */
+static void count_resident(struct halo_device *device)
+{
+    for (uint32_t i = 0; i < halo_hip_n_variants; i++) {
+        int blocks = 0, r = -1;
+        if (device->functions[i])
             r = device->api.ModuleOccupancyMaxActiveBlocksPerMultiprocessor(&blocks, device->functions[i],
                                                                             (int)halo_hip_variants[i].block, 0);
         device->n_resident[i] = !r && blocks > 0 ? (uint32_t)blocks * device->properties.n_units : 0;
     }
-    return n > 0 ? 0 : halo_reason(reason, -ENOTSUP, "%s holds none of the kernels", device->kernels_path);
 }
 
 int halo_hip_module_load(struct halo_device *device, char *reason)
@@ -110,7 +117,11 @@ int halo_hip_module_load(struct halo_device *device, char *reason)
         r = halo_hip_check(device, device->api.ModuleLoadData(&device->module, image), what, reason);
     }
     free(image);
-    return r ? r : find_functions(device, reason);
+    if (!r)
+        r = find_functions(device, reason);
+    if (!r)
+        count_resident(device);
+    return r;
 }
 
 int halo_hip_kernel_find(const struct halo_device *device, uint32_t op, uint32_t type, uint32_t rows)

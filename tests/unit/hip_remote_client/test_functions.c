@@ -124,6 +124,67 @@ static void kernels_are_described(void **state)
     run_on_worker(NULL, ask_about_kernels);
 }
 
+/* Nobody waits for a function, and one wait tells how often each function of a module fits. */
+static void look_up_functions(void)
+{
+    static const char *const names[] = {"scale", "nap", "shift"};
+    void *module = vector_module(), *kernels[3];
+    uint64_t asked = halo_client.link.n_asked;
+    uint32_t pending = halo_client.link.n_pending;
+    int n;
+    for (int i = 0; i < 3; i++)
+        kernels[i] = vector_kernel(module, names[i]);
+    CHECK(halo_client.link.n_asked - asked == 3 && halo_client.link.n_pending - pending == 3);
+    CHECK_HIP(hipModuleGetFunction(&kernels[0], module, "unknown"), HIP_NOT_FOUND);
+    asked = halo_client.link.n_asked;
+    for (int i = 0; i < 3; i++) {
+        OK(hipModuleOccupancyMaxActiveBlocksPerMultiprocessor(&n, kernels[i], 64, 0));
+        CHECK(n == 1 && halo_client.link.n_asked - asked == 3);
+    }
+    CHECK(halo_client.link.n_pending == pending);
+    /* Another question, which nobody asked ahead. */
+    OK(hipModuleOccupancyMaxActiveBlocksPerMultiprocessor(&n, kernels[1], 64, 1));
+    CHECK(n == 0 && halo_client.link.n_asked - asked == 4);
+    OK(hipModuleUnload(module));
+    CHECK_HIP(hipModuleOccupancyMaxActiveBlocksPerMultiprocessor(&n, kernels[1], 64, 0), HIP_INVALID_HANDLE);
+}
+
+/* An attribute may change how often a function fits. */
+static void set_an_attribute(void)
+{
+    void **binary = fat_register(BUNDLE_PLAIN, 0), *scale, *nap;
+    int n;
+    OK(hipGetFuncBySymbol(&scale, STUB));
+    OK(hipGetFuncBySymbol(&nap, (const void *)(uintptr_t)stub_nap));
+    OK(hipModuleOccupancyMaxActiveBlocksPerMultiprocessor(&n, scale, 64, 0));
+    uint64_t asked = halo_client.link.n_asked;
+    OK(hipFuncSetAttribute((const void *)(uintptr_t)stub_nap, 8, 0));
+    OK(hipModuleOccupancyMaxActiveBlocksPerMultiprocessor(&n, nap, 64, 0));
+    CHECK(n == 1 && halo_client.link.n_asked - asked == 1);
+    fat_unregister(binary);
+}
+
+static void miss_a_function(void)
+{
+    void *module = vector_module(), *missing = vector_kernel(module, "scale"), *p = device_floats(1), *stream;
+    int n;
+    OK(hipMalloc(&stream, 4)); /* its answer comes behind that about the function */
+    CHECK_HIP(launch_vector(missing, p, p, 1, 2, NULL), HIP_OUT_OF_MEMORY);
+    CHECK_HIP(hipModuleOccupancyMaxActiveBlocksPerMultiprocessor(&n, missing, 64, 0), HIP_INVALID_HANDLE);
+    CHECK_HIP(hipDeviceSynchronize(), HIP_OUT_OF_MEMORY);
+    OK(hipDeviceSynchronize());
+    OK(launch_vector(vector_kernel(module, "scale"), p, p, 1, 2, NULL));
+    OK(hipDeviceSynchronize());
+}
+
+static void functions_are_looked_up_without_waiting(void **state)
+{
+    (void)state;
+    run_on_worker(NULL, look_up_functions);
+    run_on_worker(NULL, set_an_attribute);
+    run_on_worker("hipModuleGetFunction:1:oom", miss_a_function);
+}
+
 /* ---- streams and graphs ---- */
 
 static void ask_about_streams(void)
@@ -303,6 +364,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_device_is_described),
         cmocka_unit_test(kernels_are_described),
+        cmocka_unit_test(functions_are_looked_up_without_waiting),
         cmocka_unit_test(streams_and_graphs_are_told_apart),
         cmocka_unit_test(copies_have_many_names),
         cmocka_unit_test(texts_need_no_worker),
