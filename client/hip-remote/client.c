@@ -45,11 +45,9 @@ static atomic_int n_sessions; /* 0: the environment was not read yet */
 
 static void say(const char *text, const char *why)
 {
-    const struct halo_remote_settings *s = &halo_client.settings;
-    if (s->is_unix)
-        fprintf(stderr, "hip-remote: %s %s: %s\n", text, s->path, why);
-    else
-        fprintf(stderr, "hip-remote: %s %s:%s: %s\n", text, s->host, s->port, why);
+    char address[HALO_ENDPOINT_TEXT];
+    halo_endpoint_format(&halo_client.settings.worker, address, sizeof(address));
+    fprintf(stderr, "hip-remote: %s %s: %s\n", text, address, why);
 }
 
 static int error_of_state(void)
@@ -299,7 +297,7 @@ static const char *reason_of(const struct halo_client_session *c, int error)
 {
     if (error == -ENODEV)
         return "it has no GPU, or no HIP runtime";
-    if (!c->settings.key_file && !c->settings.is_unix && (error == -EPROTO || error == -ECONNRESET))
+    if (!c->settings.key_file && !c->settings.worker.is_unix && (error == -EPROTO || error == -ECONNRESET))
         return "it closed the connection, or it serves clients with its key alone (HIP_REMOTE_KEY_FILE)";
     return strerror(-error);
 }
@@ -307,11 +305,10 @@ static const char *reason_of(const struct halo_client_session *c, int error)
 /* Of several workers the reason says which. */
 static void name_worker(const struct halo_client_session *c)
 {
-    char why[sizeof(last_reason)];
-    const struct halo_remote_settings *s = &c->settings;
+    char why[sizeof(last_reason)], address[HALO_ENDPOINT_TEXT];
     memcpy(why, last_reason, sizeof(why));
-    snprintf(last_reason, sizeof(last_reason), "%s%s%s%s: %.100s", s->is_unix ? "unix:" : "",
-             s->is_unix ? s->path : s->host, s->is_unix ? "" : ":", s->is_unix ? "" : s->port, why);
+    halo_endpoint_format(&c->settings.worker, address, sizeof(address));
+    snprintf(last_reason, sizeof(last_reason), "%s: %.100s", address, why);
 }
 
 /* With the lock, which is released while answers are waited for: other threads wait for `opened`. */
@@ -499,13 +496,10 @@ extern void halo_hip_remote_worker(int device, char *ret, size_t n);
 __attribute__((visibility("default"))) void halo_hip_remote_worker(int device, char *ret, size_t n)
 {
     int error = halo_client_enter_device(&device);
-    const struct halo_remote_settings *s = &halo_client.settings;
     if (error)
         snprintf(ret, n, "%s", "");
-    else if (s->is_unix)
-        snprintf(ret, n, "unix:%s", s->path);
     else
-        snprintf(ret, n, "%s:%s", s->host, s->port);
+        halo_endpoint_format(&halo_client.settings.worker, ret, n);
     pthread_mutex_unlock(&halo_client.lock);
 }
 

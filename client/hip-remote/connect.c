@@ -61,7 +61,7 @@ static int connect_unix(const struct halo_remote_settings *settings)
     int fd = open_socket(AF_UNIX);
     if (fd < 0)
         return fd;
-    memcpy(address.sun_path, settings->path, strlen(settings->path) + 1);
+    memcpy(address.sun_path, settings->worker.path, strlen(settings->worker.path) + 1);
     int r = connect(fd, (const struct sockaddr *)&address, sizeof(address));
     return finish(fd, r < 0 ? errno : 0, settings->connect_ms);
 }
@@ -72,7 +72,7 @@ static int connect_tcp(const struct halo_remote_settings *settings)
     const struct addrinfo hints = {.ai_socktype = SOCK_STREAM};
     struct addrinfo *found = NULL;
     int fd = -EHOSTUNREACH;
-    if (getaddrinfo(settings->host, settings->port, &hints, &found) != 0)
+    if (getaddrinfo(settings->worker.host, settings->worker.port, &hints, &found) != 0)
         return fd;
     for (const struct addrinfo *at = found; at && fd < 0; at = at->ai_next) {
         fd = open_socket(at->ai_family);
@@ -85,19 +85,19 @@ static int connect_tcp(const struct halo_remote_settings *settings)
     return fd;
 }
 
-_Static_assert(sizeof(((struct halo_remote_settings *)0)->path) <= sizeof(((struct sockaddr_un *)0)->sun_path),
-               "sun_path holds every path that the settings accept");
+_Static_assert(sizeof(((struct halo_endpoint *)0)->path) <= sizeof(((struct sockaddr_un *)0)->sun_path),
+               "sun_path holds every path of an endpoint");
 
 int halo_remote_connect(const struct halo_remote_settings *settings, struct halo_remote_channel *ret,
                         char reason[static HALO_REMOTE_REASON_BYTES])
 {
-    int fd = settings->is_unix ? connect_unix(settings) : connect_tcp(settings), r = 0;
+    int fd = settings->worker.is_unix ? connect_unix(settings) : connect_tcp(settings), r = 0;
     if (fd < 0) {
         snprintf(reason, HALO_REMOTE_REASON_BYTES, "%s", strerror(-fd));
         return fd;
     }
     *ret = (struct halo_remote_channel){.fd = fd};
-    if (settings->key_file && !settings->is_unix)
+    if (settings->key_file && !settings->worker.is_unix)
         r = halo_remote_secure(ret, settings->key_file, settings->connect_ms, reason);
     if (r < 0)
         close(fd);

@@ -17,44 +17,6 @@ static const char *variable(const char *name)
     return text && *text ? text : NULL;
 }
 
-static bool is_port(const char *text)
-{
-    char *end;
-    unsigned long n = strtoul(text, &end, 10);
-    return *text >= '0' && *text <= '9' && *end == '\0' && n > 0 && n <= 65535;
-}
-
-static bool take_endpoint(struct halo_remote_settings *ret, const char *host, size_t n_host, const char *port)
-{
-    if (n_host >= 2 && host[0] == '[' && host[n_host - 1] == ']') {
-        host++;
-        n_host -= 2;
-    }
-    if (n_host == 0 || n_host >= sizeof(ret->host) || strlen(port) >= sizeof(ret->port) || !is_port(port))
-        return false;
-    ret->is_unix = false;
-    memcpy(ret->host, host, n_host);
-    ret->host[n_host] = '\0';
-    snprintf(ret->port, sizeof(ret->port), "%s", port);
-    return true;
-}
-
-bool halo_remote_settings_parse_worker(struct halo_remote_settings *ret, const char *text)
-{
-    if (strncmp(text, "unix:", 5) == 0) {
-        size_t n = strlen(text + 5);
-        if (n == 0 || n >= sizeof(ret->path))
-            return false;
-        ret->is_unix = true;
-        memcpy(ret->path, text + 5, n + 1);
-        return true;
-    }
-    if (strncmp(text, "tcp:", 4) == 0)
-        text += 4;
-    const char *colon = strrchr(text, ':');
-    return colon && take_endpoint(ret, text, (size_t)(colon - text), colon + 1);
-}
-
 /* In milliseconds; `unit` is how many the variable counts in. False: no number from 1 to an hour. */
 static bool take_time(const char *name, unsigned long unit, uint32_t *ret)
 {
@@ -77,38 +39,30 @@ uint32_t halo_remote_settings_count(void)
     return n;
 }
 
-/* Worker `index` of the list, without the spaces around it. False: too long. */
-static bool list_item(const char *list, uint32_t index, char *ret, size_t size)
+/* Worker `index` of the list. False: it has no valid address. */
+static bool take_item(const char *list, uint32_t index, struct halo_endpoint *ret)
 {
     for (; index > 0; index--)
         list = strchr(list, ',') + 1;
-    list += strspn(list, " ");
-    size_t n = strcspn(list, ",");
-    while (n > 0 && list[n - 1] == ' ')
-        n--;
-    if (n >= size)
-        return false;
-    memcpy(ret, list, n);
-    ret[n] = '\0';
-    return true;
+    return halo_endpoint_parse(ret, list, strcspn(list, ","));
 }
 
 static bool take_worker(struct halo_remote_settings *ret, uint32_t index, const char **ret_variable)
 {
-    char item[sizeof(ret->host) + sizeof(ret->port) + sizeof("tcp:")];
     const char *worker = variable("HIP_REMOTE_WORKER"), *host = variable("TF_WORKER_HOST");
     const char *port = variable("TF_WORKER_PORT"), *folder = variable("XDG_RUNTIME_DIR");
     *ret_variable = worker ? "HIP_REMOTE_WORKER" : host || !port ? "TF_WORKER_HOST" : "TF_WORKER_PORT";
     if (worker)
-        return list_item(worker, index, item, sizeof(item)) && halo_remote_settings_parse_worker(ret, item);
+        return take_item(worker, index, &ret->worker);
     if (host || port) {
         host = host ? host : "localhost";
-        return take_endpoint(ret, host, strlen(host), port ? port : PUBLIC_PORT);
+        port = port ? port : PUBLIC_PORT;
+        return halo_endpoint_set_tcp(&ret->worker, host, strlen(host), port, strlen(port));
     }
-    ret->is_unix = true;
-    int n = folder ? snprintf(ret->path, sizeof(ret->path), "%s/hip-worker.sock", folder) : -1;
+    ret->worker.is_unix = true;
+    int n = folder ? snprintf(ret->worker.path, sizeof(ret->worker.path), "%s/hip-worker.sock", folder) : -1;
     *ret_variable = "HIP_REMOTE_WORKER";
-    return n > 0 && (size_t)n < sizeof(ret->path);
+    return n > 0 && (size_t)n < sizeof(ret->worker.path);
 }
 
 bool halo_remote_settings_is_verbose(void)

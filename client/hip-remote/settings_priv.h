@@ -5,10 +5,10 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include <base/endpoint.h>
+
 struct halo_remote_settings {
-    bool is_unix;
-    char path[104];             /* of the socket, with is_unix */
-    char host[256], port[8];    /* without */
+    struct halo_endpoint worker;
     uint32_t connect_ms, io_ms; /* until a worker that does not answer counts as lost */
     const char *key_file;       /* of the environment; NULL: the connection is not encrypted */
     bool is_verbose;
@@ -20,9 +20,6 @@ uint32_t halo_remote_settings_count(void);
 /* Of worker `index`. HIP_REMOTE_WORKER, then TF_WORKER_HOST and TF_WORKER_PORT, then the default socket of a local
  * worker. 0; -EINVAL: a variable has no valid value, and `ret_variable` names it. */
 int halo_remote_settings_read(struct halo_remote_settings *ret, uint32_t index, const char **ret_variable);
-
-/* "unix:/path", "tcp:HOST:PORT" or "HOST:PORT"; an IPv6 address stands in brackets. False: none of these. */
-bool halo_remote_settings_parse_worker(struct halo_remote_settings *ret, const char *text);
 
 /* What HIP_REMOTE_DEBUG or TF_DEBUG says. */
 bool halo_remote_settings_is_verbose(void);

@@ -12,6 +12,8 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <base/endpoint.h>
+
 #define KEEPALIVE_IDLE_S 15
 #define KEEPALIVE_EVERY_S 5
 #define KEEPALIVE_TIMES 3
@@ -25,23 +27,6 @@ static bool is_loopback(const struct sockaddr *address)
         return ntohl(((const struct sockaddr_in *)(const void *)address)->sin_addr.s_addr) >> 24 == 127;
     return address->sa_family == AF_INET6 &&
            IN6_IS_ADDR_LOOPBACK(&((const struct sockaddr_in6 *)(const void *)address)->sin6_addr);
-}
-
-/* "[::1]:8000", "127.0.0.1:8000", "localhost:8000". */
-static int split(const char *where, char host[256], char port[16], struct halo_fault *fault)
-{
-    const char *colon = strrchr(where, ':');
-    size_t n = colon ? (size_t)(colon - where) : 0;
-    if (n >= 2 && where[0] == '[' && where[n - 1] == ']') {
-        where++;
-        n -= 2;
-    }
-    if (!colon || n == 0 || n >= 256 || strlen(colon + 1) == 0 || strlen(colon + 1) >= 16)
-        return halo_fault_set(fault, HALO_FAULT_BAD_REQUEST, "--listen takes HOST:PORT, not '%s'", where);
-    memcpy(host, where, n);
-    host[n] = '\0';
-    strcpy(port, colon + 1);
-    return 0;
 }
 
 static int open_socket(const struct addrinfo *found, const char *where, struct halo_fault *fault)
@@ -62,10 +47,11 @@ int halo_tcp_listen(const char *where, bool has_key, struct halo_fault *fault)
 {
     const struct addrinfo hints = {.ai_family = AF_UNSPEC, .ai_socktype = SOCK_STREAM, .ai_flags = AI_PASSIVE};
     struct addrinfo *found = NULL;
-    char host[256], port[16];
-    int r = split(where, host, port, fault);
-    if (r < 0)
-        return r;
+    char host[HALO_ENDPOINT_HOST_BYTES];
+    const char *port;
+    int r = 0;
+    if (!halo_endpoint_split(where, strlen(where), host, &port) || !*port)
+        return halo_fault_set(fault, HALO_FAULT_BAD_REQUEST, "--listen takes HOST:PORT, not '%s'", where);
     int error = getaddrinfo(host, port, &hints, &found);
     if (error)
         return halo_fault_set(fault, HALO_FAULT_BAD_REQUEST, "--listen %s: %s", where, gai_strerror(error));

@@ -19,7 +19,7 @@ export ZIG_GLOBAL_CACHE_DIR=${ZIG_GLOBAL_CACHE_DIR:-$work/cache} ZIG_LOCAL_CACHE
 target=aarch64-macos
 library=libamdhip64.7.dylib
 flags=(-target "$target" -std=gnu11 -O1 -Wall -Wextra -Werror -Wno-unused-parameter -Wno-missing-field-initializers -fvisibility=hidden)
-sources=(client/hip-remote/*.c daemon/base/clock.c)
+sources=(client/hip-remote/*.c daemon/base/clock.c daemon/base/endpoint.c)
 for file in protocol/hip_remote/*.c; do [ "$file" = protocol/hip_remote/doc.c ] || sources+=("$file"); done
 [ ${#sources[@]} -gt 20 ] || { echo "FAILED: found ${#sources[@]} sources"; exit 1; }
 "$zig" cc "${flags[@]}" -dynamiclib -install_name "@rpath/$library" -o "$work/$library" '-DHALO_VERSION="cross"' -DHALO_HIP_REMOTE_MAJOR=7 \

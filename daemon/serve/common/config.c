@@ -13,8 +13,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/un.h>
 
+#include <base/endpoint.h>
 #include <protocol/limits.h>
 
 enum key_kind { KEY_STRING, KEY_PATH, KEY_DIR, KEY_DEVICE, KEY_LEVEL, KEY_BOOL, KEY_NUMBER, KEY_SECONDS };
@@ -388,26 +388,6 @@ bool halo_config_saves(const struct halo_config *config)
     return config->state_dir && config->save_bytes > 0 && config->save_ms > 0;
 }
 
-/* As the client of remote HIP reads it (client/hip-remote/settings.c). */
-static bool is_worker(const char *text, size_t n)
-{
-    for (; n > 0 && *text == ' '; n--)
-        text++;
-    if (n >= 5 && strncmp(text, "unix:", 5) == 0)
-        return n > 5 && n - 5 < sizeof(((struct sockaddr_un *)NULL)->sun_path);
-    const char *colon = memrchr(text, ':', n);
-    if (!colon || colon == text)
-        return false;
-    size_t n_port = n - (size_t)(colon + 1 - text);
-    unsigned port = 0;
-    for (size_t i = 1; i <= n_port && port <= UINT16_MAX; i++) {
-        if (colon[i] < '0' || colon[i] > '9')
-            return false;
-        port = 10 * port + (unsigned)(colon[i] - '0');
-    }
-    return port > 0 && port <= UINT16_MAX;
-}
-
 int halo_config_check(const struct halo_config *config, struct halo_fault *fault)
 {
     if (config->output_low_bytes >= config->output_high_bytes)
@@ -430,7 +410,8 @@ int halo_config_check(const struct halo_config *config, struct halo_fault *fault
                               (long long)config->resume_user_bytes, (long long)config->resume_bytes);
     for (const char *at = config->remote; at; at = strchr(at, ',') ? strchr(at, ',') + 1 : NULL) {
         int n = (int)strcspn(at, ",");
-        if (!is_worker(at, (size_t)n))
+        struct halo_endpoint worker;
+        if (!halo_endpoint_parse(&worker, at, (size_t)n))
             return halo_fault_set(fault, HALO_FAULT_BAD_REQUEST, "remote: '%.*s' is neither unix:PATH nor HOST:PORT",
                                   n < 100 ? n : 100, at);
     }

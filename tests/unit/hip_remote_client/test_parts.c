@@ -43,34 +43,34 @@ static void the_worker_is_found_by_variables(void **state)
     const char *variable;
     (void)state;
     assert_int_equal(halo_remote_settings_read(&s, 0, &variable), 0);
-    assert_true(s.is_unix);
-    assert_string_equal(s.path, "/run/user/7/hip-worker.sock");
+    assert_true(s.worker.is_unix);
+    assert_string_equal(s.worker.path, "/run/user/7/hip-worker.sock");
     assert_int_equal(s.connect_ms, 30000);
     assert_int_equal(s.io_ms, 60000);
     setenv("TF_WORKER_PORT", "9000", 1);
     setenv("TF_CONNECT_TIMEOUT", "2", 1);
     setenv("TF_IO_TIMEOUT", "3", 1);
     assert_int_equal(halo_remote_settings_read(&s, 0, &variable), 0);
-    assert_false(s.is_unix);
-    assert_string_equal(s.host, "localhost");
-    assert_string_equal(s.port, "9000");
+    assert_false(s.worker.is_unix);
+    assert_string_equal(s.worker.host, "localhost");
+    assert_string_equal(s.worker.port, "9000");
     assert_int_equal(s.connect_ms, 2000);
     assert_int_equal(s.io_ms, 3000);
     setenv("TF_WORKER_HOST", "gpu.example", 1);
     unsetenv("TF_WORKER_PORT");
     setenv("HIP_REMOTE_IO_TIMEOUT_MS", "250", 1);
     assert_int_equal(halo_remote_settings_read(&s, 0, &variable), 0);
-    assert_string_equal(s.host, "gpu.example");
-    assert_string_equal(s.port, "8000");
+    assert_string_equal(s.worker.host, "gpu.example");
+    assert_string_equal(s.worker.port, "8000");
     assert_int_equal(s.io_ms, 250);
     setenv("HIP_REMOTE_WORKER", "[::1]:18515", 1);
     assert_int_equal(halo_remote_settings_read(&s, 0, &variable), 0);
-    assert_string_equal(s.host, "::1");
-    assert_string_equal(s.port, "18515");
+    assert_string_equal(s.worker.host, "::1");
+    assert_string_equal(s.worker.port, "18515");
     setenv("HIP_REMOTE_WORKER", "unix:/tmp/s", 1);
     assert_int_equal(halo_remote_settings_read(&s, 0, &variable), 0);
-    assert_true(s.is_unix);
-    assert_string_equal(s.path, "/tmp/s");
+    assert_true(s.worker.is_unix);
+    assert_string_equal(s.worker.path, "/tmp/s");
 }
 
 static void refuse(const char *name, const char *value)
@@ -93,12 +93,12 @@ static void several_workers_stand_in_one_list(void **state)
     setenv("HIP_REMOTE_WORKER", "unix:/tmp/a, gpu.example:1,[::1]:2 ", 1);
     assert_int_equal(halo_remote_settings_count(), 3);
     assert_int_equal(halo_remote_settings_read(&s, 0, &variable), 0);
-    assert_string_equal(s.path, "/tmp/a");
+    assert_string_equal(s.worker.path, "/tmp/a");
     assert_int_equal(halo_remote_settings_read(&s, 1, &variable), 0);
-    assert_string_equal(s.host, "gpu.example");
+    assert_string_equal(s.worker.host, "gpu.example");
     assert_int_equal(halo_remote_settings_read(&s, 2, &variable), 0);
-    assert_string_equal(s.host, "::1");
-    assert_string_equal(s.port, "2");
+    assert_string_equal(s.worker.host, "::1");
+    assert_string_equal(s.worker.port, "2");
     setenv("HIP_REMOTE_WORKER", "unix:/tmp/a,", 1);
     assert_int_equal(halo_remote_settings_read(&s, 1, &variable), -EINVAL);
 }

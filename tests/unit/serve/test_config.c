@@ -216,6 +216,12 @@ static void a_worker_has_an_address(void **state)
         {"a:1x", NULL, "auto", "'a:1x' is neither"},
         {":1", NULL, "auto", "':1' is neither"},
         {"unix:", NULL, "auto", "'unix:' is neither"},
+        {"tcp:a:1", NULL, "auto", NULL},
+        {"[]:1", NULL, "auto", "'[]:1' is neither"},
+        /* A path that the client has no room for: 104 bytes. */
+        {"unix:/1234567890123456789012345678901234567890123456789/1234567890123456789012345678901234567890123456789/"
+         "123",
+         NULL, "auto", "is neither"},
         {"gpu-server:18515", NULL, "cpu", "device = cpu uses no worker"},
         {NULL, "/etc/halod/key", "auto", "no remote to use it for"},
     };
