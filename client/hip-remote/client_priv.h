@@ -101,6 +101,10 @@ int halo_client_leave(int error);
  * `forget`: it is reported once. */
 int halo_client_last_error(bool forget);
 
+/* Of the state of the session in hand: the error of every call, or 0. */
+int halo_client_state_error(void);
+/* One line on stderr, with the worker's address. */
+void halo_client_say(const char *text, const char *why);
 /* The HIP error for what the link or a stub returned; the first loss is told on stderr. */
 int halo_client_error(int r);
 /* The same for an answered request: its own error, and errors that make the device unusable are kept. */

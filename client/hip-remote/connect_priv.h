@@ -1,4 +1,4 @@
-/* connect_priv.h: the connection to the worker. It begins here alone: client.c calls halo_remote_connect() once for a
+/* connect_priv.h: the connection to the worker. It begins here alone: session.c calls halo_remote_connect() once for a
  * session and gives the channel to link.c, which alone sends and receives.
  */
 #ifndef HALO_HIP_REMOTE_CONNECT_PRIV_H
