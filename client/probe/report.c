@@ -61,12 +61,24 @@ static void print_figure(const char *name, double value, const char *unit)
         printf("%s %.1f %s", name, value, unit);
 }
 
+/* How probable the reply was, in two runs of the same bits the same number. NaN where logprobs are missing. */
+static double mean_logprob(const struct probe_record *record)
+{
+    double sum = 0;
+    for (size_t i = 0; i < record->n_ids; i++)
+        sum += record->logprobs[i];
+    return sum / (double)record->n_ids;
+}
+
 static void print_head(const struct probe_record *record, const struct probe_context *context, const char *line_end)
 {
     halo_client_print_line(stdout, "model %s, device %s, seed %lld%s", record->model[0] ? record->model : "?",
                            context->device ? context->device : "?", (long long)record->seed, line_end);
-    printf("prompt %s, %lld tokens; reply %zu ids, %zu bytes%s\n", record->md5[0] ? record->md5 : "?",
-           (long long)record->prompt_tokens, record->n_ids, record->n_text, line_end);
+    printf("prompt %s, %lld tokens; reply %zu ids, %zu bytes", record->md5[0] ? record->md5 : "?",
+           (long long)record->prompt_tokens, record->n_ids, record->n_text);
+    if (isfinite(mean_logprob(record)))
+        printf(", mean logprob %.12g", mean_logprob(record));
+    printf("%s\n", line_end);
     print_figure("prefill", record->prefill_tok_s, "tok/s, ");
     print_figure("decode", record->decode_tok_s, "tok/s, ");
     print_figure("first token after", record->ttft_ms, "ms");
@@ -106,7 +118,8 @@ static void print_json(const struct probe_record *record, const struct probe_con
         double value;
     } numbers[] = {{"seed", (double)record->seed},         {"prompt_tokens", (double)record->prompt_tokens},
                    {"ids", (double)record->n_ids},         {"prefill_tok_s", record->prefill_tok_s},
-                   {"decode_tok_s", record->decode_tok_s}, {"ttft_ms", record->ttft_ms}};
+                   {"decode_tok_s", record->decode_tok_s}, {"ttft_ms", record->ttft_ms},
+                   {"mean_logprob", mean_logprob(record)}};
     for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++) {
         halo_json_key(&w, numbers[i].key);
         if (i == 0)

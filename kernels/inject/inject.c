@@ -17,8 +17,8 @@
 
 #define EVERY_LAYER (-1)
 
-enum fault { ROPE_PAIRING, NORM_OFFSET, MIXED_NAN, N_FAULTS };
-static const char *const names[N_FAULTS] = {"rope-pairing", "norm-offset", "mixed-nan"};
+enum fault { ROPE_PAIRING, NORM_OFFSET, MIXED_NAN, STALE_PAGE, N_FAULTS };
+static const char *const names[N_FAULTS] = {"rope-pairing", "norm-offset", "mixed-nan", "stale-page"};
 
 struct broken {
     struct broken *next;
@@ -71,6 +71,8 @@ static bool layer_settle(struct broken *broken, const struct halo_plan *plan)
     if (broken->fault == MIXED_NAN && broken->layer == EVERY_LAYER)
         for (int layer = 0; weight_of(plan, layer, "attn_norm") && broken->layer == EVERY_LAYER; layer++)
             broken->layer = is_mixed(plan, layer) ? layer : EVERY_LAYER;
+    if (broken->fault == STALE_PAGE)
+        return broken->layer == EVERY_LAYER; /* a page has all layers */
     if (broken->fault == MIXED_NAN)
         return broken->layer != EVERY_LAYER && is_mixed(plan, broken->layer);
     return weight_of(plan, broken->layer == EVERY_LAYER ? 0 : broken->layer, "attn_norm") != NULL;
@@ -124,7 +126,8 @@ static int model_create(struct halo_device *device, const struct halo_plan *plan
     if (!broken)
         return refuse(reason, -ENOMEM, "no memory");
     if (!fault_parse(getenv("HALO_INJECT"), &broken->fault, &broken->layer))
-        r = refuse(reason, -EINVAL, "no such fault; there are rope-pairing, norm-offset, mixed-nan, each with @LAYER");
+        r = refuse(reason, -EINVAL,
+                   "no such fault; there are rope-pairing, norm-offset, mixed-nan, each with @LAYER, and stale-page");
     else if (!layer_settle(broken, plan))
         r = refuse(reason, -EINVAL, "the model has nothing that this breaks");
     else if (!plan_copy(broken, plan))
@@ -192,14 +195,27 @@ static int weight_spoil(const struct halo_weight *weight, uint8_t *data)
     return 0;
 }
 
-static int weight_commit(struct halo_device_model *model, uint32_t index, char *reason)
+static const struct broken *broken_of(const struct halo_device_model *model)
 {
-    struct halo_device_slot slot;
     pthread_mutex_lock(&lock);
     const struct broken *broken = all;
     while (broken->model != model)
         broken = broken->next;
     pthread_mutex_unlock(&lock);
+    return broken;
+}
+
+static int kv_copy(struct halo_device_model *model, uint32_t group, uint32_t from_page, uint32_t to_page, char *reason)
+{
+    if (broken_of(model)->fault == STALE_PAGE)
+        return 0;
+    return below->kv_copy(model, group, from_page, to_page, reason);
+}
+
+static int weight_commit(struct halo_device_model *model, uint32_t index, char *reason)
+{
+    struct halo_device_slot slot;
+    const struct broken *broken = broken_of(model);
     const struct halo_weight *weight = &broken->plan.weights[index];
     int layer = -1, end = 0, r = 0;
     if (sscanf(weight->name, "blk.%d.%n", &layer, &end) == 1 && end > 0 &&
@@ -226,5 +242,6 @@ const struct halo_device_ops *halo_inject_wrap(const struct halo_device_ops *inn
     table.model_create = model_create;
     table.model_destroy = model_destroy;
     table.weight_commit = weight_commit;
+    table.kv_copy = kv_copy;
     return &table;
 }

@@ -48,6 +48,9 @@ head -n 50 "$run/clean" >"$run/cut"
 
 check 'the detectors prove themselves' 0 '^self-check: [0-9]+ detectors, [0-9]+ cases, 0 wrong' "'$probe' --self-check"
 check 'a clean reply' 0 '^verdict: OK' "'$probe' --stdin <'$run/clean'"
+check 'the mean log-probability to the last digit' 0 'reply 100 ids, 11 bytes, mean logprob -0\.249999999875$' \
+    "sed -E 's/\"t_ms\":/\"logprob\":-0.25,&/; 0,/-0\.25/s//-0.2499999875/' '$run/clean' | '$probe' --stdin"
+check 'none where log-probabilities are missing' 0 'reply 100 ids, 11 bytes$' "'$probe' --stdin <'$run/clean'"
 check 'a marker that is cut over two events' 1 'special_leak +FAIL' "'$probe' --stdin <'$run/loop'"
 check 'the text is shown' 1 'Good night\.<\|im_start\|>' "'$probe' --stdin <'$run/loop'"
 check 'a reply that does not end' 1 'request +FAIL the events end' "'$probe' --stdin <'$run/cut'"

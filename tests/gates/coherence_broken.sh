@@ -17,17 +17,24 @@ matrix "${fox/fox.txt/none.txt}" none
 matrix "$(sed -E 's/[0-9a-f]{32}/0123456789abcdef0123456789abcdef/' <<<"$fox")" bytes
 matrix "${fox/tree/shared}" shared
 matrix "${fox/ cpu / hip }" hip
+matrix "$fox"$'\n'"${fox/tree/tre}" tre
+matrix "$fox"$'\n'"${fox/ cpu / cpuu }" cpuu
 matrix "$(sed -E 's/ 0\.9 / 0 /; s/ 96 / 200 /' <<<"$fox")" greedy
 
 check 'one cell' 0 '^1 cells, 0 failed' "$gate --matrix '$run/fox'"
 check 'the report has the text' 0 '^\| attractor_first \| OK' "cat '$run/report'"
 check 'a NaN in one layer' 1 '\*\*FAIL\*\* request: device_fault: .*not finite' "HALO_INJECT=mixed-nan@3 $gate --matrix '$run/fox'"
 check 'norms without their offset' 1 '\*\*FAIL\*\* [a-z_]+: ' "HALO_INJECT=norm-offset $gate"
+check 'a page that is not copied for a prompt that shares a part of it' 1 '\*\*FAIL\*\* another reply when asked again' \
+    "HALO_INJECT=stale-page $gate --matrix '$run/fox'"
+check 'the first replies are right then' 1 '^All 1 replies of cpu .*: 1 differ' "HALO_INJECT=stale-page $gate --matrix '$run/fox'"
 check 'a hard detector: the small model repeats itself when decoded greedily' 1 '\*\*FAIL\*\* (.*; )?(period|long_collapse): from id' "$gate --matrix '$run/greedy'"
 check 'a missing model' 1 '\*\*FAIL\*\* request: not_found' "$gate --matrix '$run/nosuch'"
 check 'a missing prompt' 1 '\*\*FAIL\*\* the prompt file does not exist' "$gate --matrix '$run/none'"
 check 'a prompt whose bytes changed' 1 '\*\*FAIL\*\* the bytes of the prompt changed' "$gate --matrix '$run/bytes'"
 check 'a required cell of the full form that cannot be run' 1 '\*\*FAIL\*\*' "$gate --full --matrix '$run/nosuch'"
+check 'a misspelt set beside a cell' 2 'tre: no cell: tre ' "$gate --matrix '$run/tre'"
+check 'a misspelt device beside a cell' 2 'cpuu: no cell: tree ' "$gate --matrix '$run/cpuu'"
 check 'nothing to check' 3 'nothing was checked' "$gate --matrix '$run/shared'"
 check 'nothing for this device' 3 'nothing was checked' "HALO_GPU_LOCK='$run/lock' $gate --device hip --matrix '$run/fox'"
 check 'a device that does not start' 1 '\*\*FAIL\*\* ' "HALO_GPU_LOCK='$run/lock' $gate --device hip --hip-lib /nosuch.so"
@@ -52,4 +59,4 @@ check 'an engine that dies at once' 1 '\*\*FAIL\*\* (the engine died|request)' "
 other 'exec cat >/dev/null'
 check 'an engine that says nothing' 1 '\*\*FAIL\*\* ' "HALO_GATE_SECONDS=2 $other_gate"
 
-checks_end 20
+checks_end 24

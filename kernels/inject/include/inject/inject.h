@@ -5,8 +5,9 @@
  *   rope-pairing   the pairs of the rotation are those of the other convention
  *   norm-offset    the attention norm's weights are one less, as if the offset of a (1 + w) norm was dropped
  *   mixed-nan      a product whose weights have different types gives a NaN, in one layer
+ *   stale-page     a copy of a page of the cache leaves what the page held before
  * With @LAYER behind the name it is that layer alone; without, every layer, and for mixed-nan the first that has such a
- * product.
+ * product. stale-page takes no layer.
  */
 #ifndef HALO_INJECT_INJECT_H
 #define HALO_INJECT_INJECT_H
