@@ -7,7 +7,7 @@ root=$1 build=$2
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 export DPKG_DEB_COMPRESSOR_TYPE=none # nobody keeps it
-deb=$("$root/scripts/make-deb" "$build" -o "$work" -v 1.2.3~test)
+deb=$("$root/scripts/make-deb" "$build" -o "$work" -v 1.2.3~test -k)
 [ "$deb" = "$work/halod_1.2.3~test_$(dpkg --print-architecture).deb" ] || { echo "FAILED: made $deb"; exit 1; }
 
 status=0
