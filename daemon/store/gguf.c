@@ -251,6 +251,14 @@ const struct halo_file_id *halo_gguf_part_id(const struct halo_gguf *gguf, uint3
     return &gguf->parts[part].source.id;
 }
 
+struct halo_file_id halo_gguf_id(const struct halo_gguf *gguf)
+{
+    struct halo_file_id id = gguf->parts[0].source.id;
+    for (uint32_t i = 1; i < gguf->n_parts; i++)
+        halo_file_id_join(&id, &gguf->parts[i].source.id);
+    return id;
+}
+
 void halo_gguf_close_files(struct halo_gguf *gguf)
 {
     for (uint32_t i = 0; i < gguf->n_parts; i++)

@@ -6,6 +6,8 @@
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "gguf_priv.h"
@@ -33,14 +35,17 @@ bool gguf_split_name_parse(const char *path, uint32_t *ret_number, uint32_t *ret
            five_digits(tail + 10, ret_count) && strcmp(tail + 15, ".gguf") == 0;
 }
 
+/* Makes the path of one part that of another. */
+static void set_number(char *path, uint32_t number, uint32_t count)
+{
+    snprintf(path + strlen(path) - SPLIT_TAIL_CHARS, SPLIT_TAIL_CHARS + 1, "-%05u-of-%05u.gguf", number, count);
+}
+
 char *gguf_split_path(const char *first, uint32_t number, uint32_t count)
 {
-    size_t n = strlen(first);
-    char *path = malloc(n + 1);
-    if (path) {
-        memcpy(path, first, n - SPLIT_TAIL_CHARS);
-        snprintf(path + n - SPLIT_TAIL_CHARS, SPLIT_TAIL_CHARS + 1, "-%05u-of-%05u.gguf", number, count);
-    }
+    char *path = strdup(first);
+    if (path)
+        set_number(path, number, count);
     return path;
 }
 
@@ -130,4 +135,27 @@ int gguf_split_check_tensors(const struct gguf_part *part, uint64_t n_tensors, s
                               "key 'split.tensors.count' is %llu, the parts hold %llu tensors",
                               (unsigned long long)declared, (unsigned long long)n_tensors);
     return 0;
+}
+
+int halo_gguf_id_at(const char *path, struct halo_file_id *ret)
+{
+    struct stat facts;
+    uint32_t number, count;
+    if (stat(path, &facts) < 0)
+        return -errno;
+    *ret = halo_file_id_of(&facts);
+    if (!S_ISREG(facts.st_mode))
+        return -EISDIR;
+    if (!gguf_split_name_parse(path, &number, &count) || number != 1)
+        return 0;
+    char *part = strdup(path);
+    for (uint32_t i = 2; part && i <= count; i++) {
+        set_number(part, i, count);
+        if (stat(part, &facts) < 0)
+            break; /* nothing can be loaded then */
+        struct halo_file_id id = halo_file_id_of(&facts);
+        halo_file_id_join(ret, &id);
+    }
+    free(part);
+    return part ? 0 : -ENOMEM;
 }

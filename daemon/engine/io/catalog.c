@@ -9,7 +9,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include <base/utf8.h>
@@ -23,7 +22,7 @@ struct model_file {
     struct model_file *next;
     char *path;
     struct halo_file_id id;
-    bool remembered;                   /* all of it is in this one file, and it can be used: not read again */
+    bool remembered;                   /* it can be used: not read again */
     uint64_t bytes, n_params, context; /* all parts */
     char arch[64], quant[32];
     char fault[256]; /* empty: usable as far as the directory tells */
@@ -70,7 +69,7 @@ static void read_directory(struct model_file *file)
     struct halo_gguf *gguf;
     if (halo_model_create(&model, file->path, &wish, &fault) == 0) {
         describe_directory(model->gguf, file);
-        file->remembered = halo_gguf_n_parts(model->gguf) == 1;
+        file->remembered = true;
         halo_model_destroy(model);
         return;
     }
@@ -165,11 +164,10 @@ static int describe(struct halo_catalog *catalog, const struct model_file *file,
 
 static int list_file(struct halo_io_thread *io, struct halo_catalog *catalog, const char *path)
 {
-    struct stat facts;
+    struct halo_file_id id;
     halo_phase_set(&io->phase, HALO_ACTIVITY_FILE, "reading the directory of %s", path);
-    if (stat(path, &facts) < 0 || !S_ISREG(facts.st_mode))
+    if (halo_gguf_id_at(path, &id) < 0)
         return 0;
-    struct halo_file_id id = halo_file_id_of(&facts);
     struct model_file *file = look_at(io->cache, path, &id);
     int r = file ? describe(catalog, file, &catalog->entries[catalog->n]) : -ENOMEM;
     catalog->n += r == 0;
@@ -243,10 +241,9 @@ static void check_loaded(struct halo_io_thread *io, struct halo_catalog *catalog
 {
     for (size_t i = 0; i < catalog->n_loaded; i++) {
         struct halo_catalog_loaded *loaded = &catalog->loaded[i];
-        struct stat facts;
+        struct halo_file_id id;
         halo_phase_set(&io->phase, HALO_ACTIVITY_FILE, "looking at %s", loaded->path);
-        struct halo_file_id id = stat(loaded->path, &facts) == 0 ? halo_file_id_of(&facts) : (struct halo_file_id){0};
-        loaded->replaced = !halo_file_id_is_unwritten(&id, &loaded->id);
+        loaded->replaced = halo_gguf_id_at(loaded->path, &id) < 0 || !halo_file_id_is_unwritten(&id, &loaded->id);
     }
 }
 

@@ -1,7 +1,8 @@
 /* find.c: the file that a name means. The io thread.
  *
  * A name with a slash is a path. Any other is looked for in all folders of models; when it is the name of several
- * files, none of them is meant, whatever the order of the folders.
+ * files, none of them is meant, whatever the order of the folders. Hidden files have no name: `models` does not list
+ * them.
  */
 #include <dirent.h>
 #include <errno.h>
@@ -9,21 +10,11 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include "io/io_priv.h"
 
 #define CHOICES 4 /* files of one name that are told */
-
-static int look(struct halo_io_file *file)
-{
-    struct stat facts;
-    if (stat(file->path, &facts) < 0)
-        return -errno;
-    file->id = halo_file_id_of(&facts);
-    return S_ISREG(facts.st_mode) ? 0 : -EISDIR;
-}
 
 /* The sandbox answers as a file's mode does: says what it may have been. Any other obstacle the directory reader names,
  * better than we could. */
@@ -55,7 +46,7 @@ int halo_io_find_path(struct halo_io_thread *io, const char *path, struct halo_i
     if (n >= (int)sizeof(ret->path))
         return halo_fault_set(fault, HALO_FAULT_BAD_REQUEST, "a path has at most %zu bytes", sizeof(ret->path) - 1);
     halo_phase_set(&io->phase, HALO_ACTIVITY_FILE, "looking at %s", ret->path);
-    int r = look(ret);
+    int r = halo_gguf_id_at(ret->path, &ret->id);
     if (r == 0 || r == -EACCES) {
         int denied = check_permission(&io->config, ret->path, fault);
         if (denied < 0)
@@ -97,7 +88,7 @@ static void consider_path(struct choices *choices, const char *dir, const char *
 {
     struct halo_io_file file;
     int n = snprintf(file.path, sizeof(file.path), "%s/%s%s", dir, name, end);
-    if (n > 0 && n < (int)sizeof(file.path) && look(&file) == 0)
+    if (n > 0 && n < (int)sizeof(file.path) && halo_gguf_id_at(file.path, &file.id) == 0)
         consider(choices, &file);
 }
 
@@ -143,12 +134,13 @@ int halo_io_find(struct halo_io_thread *io, const char *name, struct halo_io_fil
     struct choices choices = {.file = ret};
     if (strchr(name, '/'))
         return halo_io_find_path(io, name, ret, fault);
-    for (size_t i = 0; i < config->n_model_dirs; i++) {
+    size_t n_dirs = name[0] == '.' ? 0 : config->n_model_dirs;
+    for (size_t i = 0; i < n_dirs; i++) {
         halo_phase_set(&io->phase, HALO_ACTIVITY_FILE, "looking for %s in folder %s", name, config->model_dirs[i]);
         find_in(&choices, config->model_dirs[i], name);
     }
     /* The load of a set without its first part says that it is missing. */
-    for (size_t i = 0; choices.n == 0 && i < config->n_model_dirs; i++)
+    for (size_t i = 0; choices.n == 0 && i < n_dirs; i++)
         find_parts(&choices, config->model_dirs[i], name, true);
     if (choices.n > 1)
         return refuse_choices(&choices, name, fault);
@@ -156,6 +148,9 @@ int halo_io_find(struct halo_io_thread *io, const char *name, struct halo_io_fil
         return check_permission(config, ret->path, fault);
     if (config->own_paths && access(name, F_OK) == 0)
         return halo_io_find_path(io, name, ret, fault);
+    if (name[0] == '.')
+        return halo_fault_set(fault, HALO_FAULT_NOT_FOUND,
+                              "no model is called %.100s: a hidden file is loaded by its path alone", name);
     return halo_fault_set(fault, HALO_FAULT_NOT_FOUND, "no model file %.100s(.gguf) in %s%.80s", name,
                           config->n_model_dirs == 1   ? ""
                           : config->n_model_dirs == 0 ? "any folder: none is configured"

@@ -97,7 +97,8 @@ enum halo_load_stage halo_io_open(struct halo_load *load, const struct halo_load
     halo_load_parse(load);
     if (load->fault.code != HALO_FAULT_NONE)
         return HALO_LOAD_DONE;
-    if (!halo_file_id_is_equal(halo_gguf_part_id(instance->model->gguf, 0), &instance->file_id)) {
+    const struct halo_file_id id = halo_gguf_id(instance->model->gguf);
+    if (!halo_file_id_is_equal(&id, &instance->file_id)) {
         halo_fault_set(&load->fault, HALO_FAULT_LOAD_FAILED,
                        "%.150s was replaced or changed while the load waited; load it again", instance->path);
         return HALO_LOAD_DONE;

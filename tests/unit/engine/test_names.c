@@ -1,5 +1,5 @@
 /* test_names.c: a name stands for a file: namesakes, links, paths to nothing, files that are replaced or change, and
- * what `models` says of all of them.
+ * what `models` says of all of them. Argument: mkgguf.
  */
 #include <fcntl.h>
 #include <setjmp.h>
@@ -20,6 +20,7 @@
 static char dir[] = "/tmp/halo-test-names-XXXXXX";
 static char *model_bytes;
 static size_t n_model_bytes;
+static const char *mkgguf;
 static int64_t next_id;
 
 /* The model, with a name of its own inside, so that no two files are alike. */
@@ -287,6 +288,56 @@ static void only_a_write_makes_another_model(void **state)
     assert_int_equal(unlink(path), 0);
 }
 
+/* A set is what all of its parts are: one whose last part is another one now is a different model. */
+static void a_set_with_a_replaced_part_is_another_one(void **state)
+{
+    static const char path[] = "/p/set-00001-of-00003.gguf";
+    char command[9000], part[4200], old[4200];
+    struct child c;
+    make_folder("p");
+    snprintf(command, sizeof(command),
+             "'%s' --arch llama --layers 2 --vocab 512 --embd 128 --heads 2 --heads-kv 1 --head-dim 64 --ff 256 "
+             "--context 512 "
+             "--split 3 -o '%s/p/set.gguf' >/dev/null",
+             mkgguf, dir);
+    assert_int_equal(system(command), 0);
+    snprintf(part, sizeof(part), "%s/p/set-00003-of-00003.gguf", dir);
+    snprintf(old, sizeof(old), "%s/p/old", dir);
+    snprintf(command, sizeof(command), "cp '%s' '%s'", part, old);
+    assert_int_equal(system(command), 0);
+    begin(&c, "p");
+    load(&c, "set");
+    load(&c, path);
+    expect_row(models(&c), path, "\"loaded\":true");
+    assert_null(strstr(models(&c)->last, "\"replaced\":true"));
+    assert_int_equal(rename(old, part), 0);
+    expect_error(ask(&c, "load", path, SMALL), HALO_ERROR_BAD_REQUEST, "was replaced or changed");
+    expect_error(generate(&c, path), HALO_ERROR_BAD_REQUEST, "was replaced or changed");
+    const struct child_request *list = models(&c);
+    assert_non_null(strstr(list->last, "\"replaced\":true"));
+    expect_row(list, path, "\"loaded\":false"); /* the set that is there now */
+    assert_int_equal(ask(&c, "unload", "set", "")->terminal, HALO_EV_UNLOADED);
+    load(&c, "set");
+    assert_null(strstr(models(&c)->last, "\"replaced\":true"));
+    assert_int_equal(unlink(part), 0); /* it is gone, the model is not */
+    assert_non_null(strstr(models(&c)->last, "\"replaced\":true"));
+    assert_int_equal(child_end(&c), 0);
+}
+
+/* What a program downloads under a hidden name is not offered, and is no model of that name either. */
+static void a_hidden_file_is_loaded_by_its_path(void **state)
+{
+    struct child c;
+    write_model("a/.part.gguf", 'h');
+    begin(&c, "a");
+    assert_null(strstr(models(&c)->last, ".part"));
+    expect_error(ask(&c, "load", ".part", SMALL), HALO_ERROR_NOT_FOUND, "a hidden file is loaded by its path alone");
+    expect_error(ask(&c, "load", ".part.gguf", SMALL), HALO_ERROR_NOT_FOUND, "a hidden file is loaded by its path");
+    load(&c, "/a/.part.gguf");
+    expect_row(models(&c), "/a/.part.gguf", "\"loaded\":true");
+    assert_int_equal(child_end(&c), 0);
+}
+
 /* ---- what `models` says ---- */
 
 static void put(const char *name, const char *bytes)
@@ -407,8 +458,11 @@ static int finish(void **state)
     return child_remove_folder(dir);
 }
 
-int main(void)
+int main(int argc, char **argv)
 {
+    if (argc < 2)
+        return 2;
+    mkgguf = argv[1];
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_namesake_never_answers),
         cmocka_unit_test(a_name_of_several_files_is_none),
@@ -416,6 +470,8 @@ int main(void)
         cmocka_unit_test(names_of_a_load_that_is_under_way),
         cmocka_unit_test(a_replaced_file_is_another_one),
         cmocka_unit_test(only_a_write_makes_another_model),
+        cmocka_unit_test(a_set_with_a_replaced_part_is_another_one),
+        cmocka_unit_test(a_hidden_file_is_loaded_by_its_path),
         cmocka_unit_test(faults_of_files_are_told),
         cmocka_unit_test(sets_that_lack_a_part),
     };

@@ -80,7 +80,7 @@ struct halo_instance {
 
     /* set by the load, fixed from READY on */
     char path[HALO_MODEL_PATH_BYTES]; /* until it is matched, what the load was asked for */
-    struct halo_file_id file_id;      /* of the first part, as it was opened */
+    struct halo_file_id file_id;      /* of all parts, as they were opened */
     struct halo_model *model;
     struct halo_texts texts;
     struct halo_pieces pieces;

@@ -24,6 +24,10 @@ struct halo_file_id {
 
 struct halo_file_id halo_file_id_of(const struct stat *facts);
 
+/* Makes the id of a set of files of that of its first one, which remains what is_same() compares: the set is unwritten,
+ * or unchanged, when all of its files are. In the order of the set. */
+void halo_file_id_join(struct halo_file_id *set, const struct halo_file_id *file);
+
 /* The same file, whatever is in it now. */
 static inline bool halo_file_id_is_same(const struct halo_file_id *a, const struct halo_file_id *b)
 {

@@ -71,6 +71,10 @@ const char *halo_gguf_part_path(const struct halo_gguf *gguf, uint32_t part);
  * or memory. */
 int halo_gguf_part_fd(const struct halo_gguf *gguf, uint32_t part);
 const struct halo_file_id *halo_gguf_part_id(const struct halo_gguf *gguf, uint32_t part); /* as it was opened */
+struct halo_file_id halo_gguf_id(const struct halo_gguf *gguf);                            /* of all parts */
+/* What halo_gguf_id() would say if the file were opened now, as far as its name tells; reads no byte of it. Of a set
+ * that lacks a part: up to that. 0; a negative errno, -EISDIR: not a regular file. */
+int halo_gguf_id_at(const char *path, struct halo_file_id *ret);
 /* What was read stays. Whoever has a descriptor must not use it any more. */
 void halo_gguf_close_files(struct halo_gguf *gguf);
 /* Puts the file's own name (of a split model: its first part's) in front of a fault; nothing without a path. */
