@@ -36,6 +36,9 @@ for file in include/hip-remote/hip/hip_runtime.h lib/systemd/system/halod.{servi
     share/man/man1/{coherence-probe,halo-doctor,haloctl}.1 share/man/man5/halod.conf.5 share/man/man7/hip-remote.7 \
     share/man/man8/{halod,hip-worker}.8; do has "usr/$file" -rw-r--r--; done
 
+has usr/share/doc/halod/copyright -rw-r--r--
+for page in README.md CHANGELOG.md docs/tiers.svg $(cd "$root" && echo docs/*.md); do has "usr/share/doc/halod/$page" -rw-r--r--; done
+
 # The build's own list has no file that the package lacks, and the package none besides. GPU code is there if the build has it.
 meson introspect "$build" --installed | grep -oE '": "[^"]*"' | cut -d'"' -f3 | sort >"$work/installed"
 grep '^-' "$work/contents" | sed 's/.* \.//' | sort >"$work/packed"
@@ -50,6 +53,10 @@ depends=$(dpkg-deb --field "$deb" Depends | tr -d ' ' | tr ',' '\n')
 named=$(sed -n '/^At run time a machine needs/,/\. *$/p' "$root/docs/DEPENDENCIES.md" | grep -oE '\bz?lib[a-z0-9-]*[0-9][a-z0-9-]*' | sort -u)
 [ "$(wc -w <<<"$named")" -ge 10 ] || fail "docs/DEPENDENCIES.md names $(wc -w <<<"$named") packages"
 for package in libc6 $named; do grep -qxF "$package" <<<"$depends" || fail "does not depend on $package: $(paste -sd' ' <<<"$depends")"; done
+
+for tool in sysusers tmpfiles; do # postinst runs them
+    grep -qxF "systemd|systemd-standalone-$tool" <<<"$depends" || fail "does not depend on systemd-$tool: $(paste -sd' ' <<<"$depends")"
+done
 
 dpkg-deb --control "$deb" "$work/control"
 for script in postinst prerm postrm; do
