@@ -27,8 +27,8 @@ check 'a heading that does not exist' 1 'README.md has no such heading' "$docs"
 
 page 'See `daemon/there.c`.'
 security '| `a` thing | it ends | `one test`, `another` |'
-check 'a threat with its tests' 0 '1 threats, 2 tests seen' "$docs build"
-check 'without a build folder tests are not checked' 0 '1 threats, 0 tests seen' "$docs"
+check 'a threat with its tests' 0 '1 threats, 2 tests,' "$docs build"
+check 'without a build folder tests are not checked' 0 '1 threats, 0 tests,' "$docs"
 check 'a build folder that is none' 1 'is no build folder' "$docs daemon"
 security '| a thing | it `ends` | by inspection |'
 check 'a threat without a test' 1 'SECURITY.md:5: a threat without a test' "$docs"
@@ -37,5 +37,16 @@ check 'a test that does not exist' 1 '`one`: build has no test' "$docs build"
 security ''
 check 'no threats' 1 'found no threat' "$docs"
 
-check 'the pages of this tree' 0 '[1-9][0-9]+ threats, [1-9][0-9]+ tests seen' "'$root/scripts/check-docs' '$root' '$build'"
-checks_end 12
+rm docs/SECURITY.md
+mkdir -p daemon/model tests/unit/model
+echo 'const struct halo_arch halo_arch_a = HALO_ARCH("a-1", hparams, tensors, build);' >daemon/model/arch_a.c
+echo 'The `a-1` of somebody.' >docs/MODELS.md
+echo '{"toy", "a-1", ALL, 2},' >tests/unit/model/toy_families.c
+check 'a model family with its page and its toy' 0 '1 families seen' "$docs"
+echo '{"toy", "a", ALL, 2},' >tests/unit/model/toy_families.c
+check 'a model family without a toy' 1 'arch_a.c:1: tests/unit/model/toy_families.c has no family `a-1`' "$docs"
+echo 'The a-1 of somebody.' >docs/MODELS.md
+check 'a model family without a word in the page' 1 'docs/MODELS.md has no family `a-1`' "$docs"
+
+check 'the pages of this tree' 0 '[1-9][0-9]+ threats, [1-9][0-9]+ tests, [1-9][0-9]+ families seen' "'$root/scripts/check-docs' '$root' '$build'"
+checks_end 15
