@@ -283,11 +283,6 @@ static void begin(struct halo_bench *bench)
 
 int halo_bench_step(struct halo_bench *bench, const struct halo_device_ops *ops, struct halo_device_phase *phase)
 {
-    if (atomic_load(&bench->cancel)) {
-        bench->cancelled = true;
-        halo_bench_give_back(bench);
-        return 0;
-    }
     if (!bench->begun) {
         begin(bench);
         return HALO_BENCH_MORE;

@@ -133,10 +133,11 @@ static void append_bench(struct halo_device_thread *t, struct halo_bench *bench)
     *at = bench;
 }
 
-static void end_bench(struct halo_device_thread *t)
+/* `at`: where it hangs in the list. */
+static void end_bench(struct halo_device_thread *t, struct halo_bench **at)
 {
-    struct halo_bench *bench = t->benches;
-    t->benches = bench->next;
+    struct halo_bench *bench = *at;
+    *at = bench->next;
     halo_bench_give_back(bench);
     halo_note_post(t->port, &bench->note, HALO_NOTE_BENCH_DONE);
 }
@@ -325,7 +326,7 @@ static int step_bench(struct halo_device_thread *t, struct halo_bench *bench)
 {
     if (!halo_device_usable(t, &bench->fault))
         return -ENODEV;
-    if (!bench->measured && !atomic_load(&bench->cancel)) { /* at the first moment when nobody else waits */
+    if (!bench->measured) { /* at the first moment when nobody else waits */
         bench->measured = measure_bandwidth(t);
         bench->bandwidth = bench->measured ? t->bandwidth : 0;
     }
@@ -340,9 +341,22 @@ static void note_bench(struct halo_device_thread *t, struct halo_bench *bench, i
     if (r == HALO_BENCH_MORE && !atomic_exchange(&bench->progress_posted, true))
         halo_note_post(t->port, &bench->progress_note, HALO_NOTE_BENCH_PROGRESS);
     if (r <= 0)
-        end_bench(t);
+        end_bench(t, &t->benches);
     else if (!bench->lent)
         rotate_benches(t); /* between two repetitions, or without pages for one */
+}
+
+/* Whosever turn it is. */
+static void end_cancelled_benches(struct halo_device_thread *t)
+{
+    for (struct halo_bench **at = &t->benches; *at;) {
+        if (!atomic_load(&(*at)->cancel)) {
+            at = &(*at)->next;
+            continue;
+        }
+        (*at)->cancelled = true;
+        end_bench(t, at);
+    }
 }
 
 /* One run of a bench, if it is its turn: benches have had no more of the device than the requests beside them. False:
@@ -351,9 +365,10 @@ static bool run_bench(struct halo_device_thread *t)
 {
     uint32_t n = 0;
     int r = HALO_BENCH_WAIT;
+    end_cancelled_benches(t);
     for (const struct halo_bench *bench = t->benches; bench; bench = bench->next)
         n++;
-    if (n > 0 && t->models_worked && t->bench_ns > t->models_ns && !atomic_load(&t->benches->cancel))
+    if (n > 0 && t->models_worked && t->bench_ns > t->models_ns)
         return true; /* in a later round */
     uint64_t start_ns = halo_clock_ns();
     for (uint32_t i = 0; i < n && r == HALO_BENCH_WAIT; i++) {
@@ -435,7 +450,7 @@ static void end_everything(struct halo_device_thread *t)
     halo_fault_set(&fault, HALO_FAULT_SHUTTING_DOWN, "the engine is going away");
     while (t->benches) {
         t->benches->fault = fault;
-        end_bench(t);
+        end_bench(t, &t->benches);
     }
     for (uint32_t i = 0; i < t->n_models; i++)
         halo_scheduler_fail_all(&t->models[i]->scheduler, &fault);

@@ -131,7 +131,7 @@ static int deliver_to(struct halo_requests *requests, struct halo_request *reque
         pass_on(requests, request, line);
     if (!terminal)
         return 0;
-    requests->counters->requests_done++;
+    requests->counters->requests_done += !halo_request_is_own_load(request);
     halo_request_detach(request);
     if (request->reload_model)
         end_reload(requests, request, line);

@@ -11,7 +11,7 @@ enum halo_retry halo_retry_verdict(const struct halo_request *request, int64_t m
 {
     if (request->state == HALO_REQUEST_WAITING)
         return HALO_RETRY_AGAIN;
-    if (halo_request_is_query(request->type) || request->reload_model || request->demanded)
+    if (halo_request_is_query(request->type) || halo_request_is_own_load(request))
         return HALO_RETRY_OWN;
     if (request->state == HALO_REQUEST_CANCELLING)
         return HALO_RETRY_CANCELLED;

@@ -5,6 +5,7 @@
 #include <stdint.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 #include <cmocka.h>
 
 #include "child.h"
@@ -37,6 +38,29 @@ static void a_long_bench_stops_nobody(void **state)
     assert_int_equal(child_wait(&c, 5)->terminal, HALO_EV_BENCH);
     assert_int_equal(c.requests[2].n_terminal, 0);
     child_send(&c, "{\"type\":\"cancel\",\"id\":6,\"target\":2}");
+    assert_int_equal(child_wait(&c, 2)->finish, HALO_WIRE_FINISH_CANCELLED);
+    assert_int_equal(child_end(&c), 0);
+}
+
+static void slow_runs(struct fake_control *control)
+{
+    control->run_us = 20000;
+}
+
+/* A cancel does not wait for a turn: the other bench is within its only run, of eight seconds, when this one ends. */
+static void a_bench_that_waits_is_cancelled(void **state)
+{
+    struct child c;
+    child_start(&c, false, slow_runs);
+    child_load(&c);
+    child_send(&c, "{\"type\":\"bench\",\"id\":2," M ",\"prefill\":20,\"decode\":400,\"repeat\":1}");
+    child_send(&c, "{\"type\":\"bench\",\"id\":3," M ",\"prefill\":20,\"decode\":4,\"repeat\":1000}");
+    while (atomic_load(&c.control->n_runs) < 4)
+        usleep(1000);
+    child_send(&c, "{\"type\":\"cancel\",\"id\":4,\"target\":3}");
+    assert_int_equal(child_wait(&c, 3)->finish, HALO_WIRE_FINISH_CANCELLED);
+    assert_int_equal(c.requests[2].n_terminal, 0);
+    child_send(&c, "{\"type\":\"cancel\",\"id\":5,\"target\":2}");
     assert_int_equal(child_wait(&c, 2)->finish, HALO_WIRE_FINISH_CANCELLED);
     assert_int_equal(child_end(&c), 0);
 }
@@ -177,9 +201,13 @@ static void little_memory_means_short_chunks(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_long_bench_stops_nobody),        cmocka_unit_test(bandwidth_is_measured_alone),
-        cmocka_unit_test(benches_outlast_requests),         cmocka_unit_test(a_bench_and_requests_share_a_small_pool),
-        cmocka_unit_test(a_bench_ends_with_the_device),     cmocka_unit_test(a_bench_cuts_the_prompt),
+        cmocka_unit_test(a_long_bench_stops_nobody),
+        cmocka_unit_test(a_bench_that_waits_is_cancelled),
+        cmocka_unit_test(bandwidth_is_measured_alone),
+        cmocka_unit_test(benches_outlast_requests),
+        cmocka_unit_test(a_bench_and_requests_share_a_small_pool),
+        cmocka_unit_test(a_bench_ends_with_the_device),
+        cmocka_unit_test(a_bench_cuts_the_prompt),
         cmocka_unit_test(little_memory_means_short_chunks),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -35,7 +35,7 @@ static uint64_t sent_id; /* the latest id that the engine was sent this request 
 static struct halo_request *record(void)
 {
     struct halo_request *request = HALO_LIST_ITEM(world.requests.all.first, struct halo_request, all);
-    while (request && (request->demanded || request->reload_model))
+    while (request && halo_request_is_own_load(request))
         request = HALO_LIST_ITEM(request->all.next, struct halo_request, all);
     return request;
 }

@@ -150,6 +150,24 @@ static void a_named_model_is_loaded_once(void **state)
                                "{\"type\":\"generate\",*\"q\"*}\n{\"type\":\"load\",*\"model\":\"n\",*}\n*");
 }
 
+/* What no client asked for is none of the requests that `stats` counts. */
+static void own_loads_are_not_counted(void **state)
+{
+    world_say(&world, 0, "{\"type\":\"generate\",\"id\":1,\"model\":\"m\",\"prompt\":\"p\"}");
+    long long load = world_last_id(&world), generate = load - 1;
+    loaded("m", "1");
+    assert_int_equal(world.counters.requests_done, 0);
+    world_started(&world, generate, "m");
+    world_done(&world, generate, "stop");
+    assert_int_equal(world.counters.requests, 1);
+    assert_int_equal(world.counters.requests_done, 1);
+    world_engine_dies(&world, "died");
+    world_engine_up(&world);
+    loaded("m", "1"); /* it comes back */
+    assert_int_equal(world.requests.models.n_models, 1);
+    assert_int_equal(world.counters.requests_done, 1);
+}
+
 /* Its client is gone: the load goes on, and the model is remembered. */
 static void a_load_belongs_to_the_daemon(void **state)
 {
@@ -175,6 +193,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(one_that_does_not_come_back_is_forgotten, begin, end),
         cmocka_unit_test_setup_teardown(one_that_is_unloaded_meanwhile, begin, end),
         cmocka_unit_test_setup_teardown(a_named_model_is_loaded_once, begin, end),
+        cmocka_unit_test_setup_teardown(own_loads_are_not_counted, begin, end),
         cmocka_unit_test_setup_teardown(a_load_belongs_to_the_daemon, begin, end),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -63,7 +63,7 @@ int halo_bench_create(struct halo_bench **ret, struct halo_instance *instance, c
                       struct halo_fault *fault);
 void halo_bench_destroy(struct halo_bench *bench);
 
-/* One run of the device. An outcome, 0: over (results, or cancelled), negative: bench->fault is set. */
+/* One run of the device. An outcome, 0: over, negative: bench->fault is set. */
 int halo_bench_step(struct halo_bench *bench, const struct halo_device_ops *ops, struct halo_device_phase *phase);
 
 /* The pages of a repetition that is under way, if one is. Before a bench that ends early goes. */

@@ -14,7 +14,7 @@
     X(accept_pauses)       /* accepting stopped for a moment: no descriptors or memory */                              \
     X(requests)            /* lines that were a request */                                                             \
     X(requests_refused)    /* lines answered with an error at once */                                                  \
-    X(requests_done)       /* terminal events passed on from the engine */                                             \
+    X(requests_done)       /* of them, those that the engine ended */                                                  \
     X(requests_resumed)    /* given to another engine after a death */                                                 \
     X(requests_lost)       /* ended by the engine's death */                                                           \
     X(cancels)             /* asked for by clients */                                                                  \

@@ -92,6 +92,11 @@ struct halo_request {
 /* hello, status, stats: the daemon answers, with the engine's part if it comes in time. */
 bool halo_request_is_query(enum halo_msg_type type);
 bool halo_request_may_move(enum halo_request_state from, enum halo_request_state to);
+/* The daemon's own load, which no client asked for. */
+static inline bool halo_request_is_own_load(const struct halo_request *request)
+{
+    return request->demanded || request->reload_model;
+}
 /* The client has a part of the reply: another engine must continue it. */
 bool halo_request_has_begun(const struct halo_request *request);
 /* The engine has it and sent no part of a reply: it can be sent again from the beginning. */
