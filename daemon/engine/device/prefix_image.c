@@ -214,7 +214,8 @@ static int check_header(const uint8_t *image, size_t n, const struct halo_prefix
         return damaged(fault, "the checksum of its header does not match");
     if (memcmp(image + H_KEY, key->text, HALO_PREFIX_KEY_BYTES) != 0) {
         name_difference(key->text, image + H_KEY, line);
-        return damaged(fault, "it belongs to something else: its %s differs", line);
+        const char *build = strcmp(line, "device") == 0 ? " or build of halod" : ""; /* both are in that line */
+        return damaged(fault, "it belongs to something else: its %s%s differs", line, build);
     }
     uint64_t n_records = get(image + H_N_RECORDS, 8);
     if (get(image + H_FILE_BYTES, 8) != n || get(image + H_ZERO, 8) != 0)

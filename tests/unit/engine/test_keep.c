@@ -14,6 +14,7 @@
 #include <unistd.h>
 #include <cmocka.h>
 
+#include <base/hash.h>
 #include <cpu/cpu.h>
 #include <engine/prefix_image.h>
 
@@ -345,6 +346,16 @@ static void swap_records(void)
         b[i] = was;
     }
 }
+static void other_build(void)
+{
+    char sum[HALO_SHA256_HEX];
+    const size_t n_summed = HALO_PREFIX_HEADER_BYTES - 64;
+    uint8_t *device = memmem(image, n_summed, "device: fake", 12);
+    assert_non_null(device);
+    device[8] = 'F';
+    halo_sha256_hex(image, n_summed, sum);
+    memcpy(image + n_summed, sum, 64);
+}
 static void all_zeros(void)
 {
     memset(image, 0, n_image);
@@ -374,6 +385,7 @@ static const struct {
     {"one byte more", "its header says", add_a_byte},
     {"order", "record 0 does not belong to this file", swap_records},
     {"zeros", "not a prefix file", all_zeros},
+    {"another build", "its device or build of halod differs", other_build},
 };
 
 static void write_image(const char *path)
