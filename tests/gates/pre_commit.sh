@@ -23,7 +23,8 @@ export RAN=$run/ran PATH=$repo/bin:$PATH HALO_GATE_BUILD=$repo/build
 
 decide="'$repo/.githooks/pre-commit' --decide"
 for path in kernels/hip/gfx/gemv.h kernels/cpu/op_rope.c kernels/include/kernels/quant.h daemon/model/arch_llama.c daemon/model/rope.c \
-    daemon/store/reader.c daemon/engine/device/commit.c daemon/engine/device/sampler.c tests/gates/matrix.txt meson.build; do
+    daemon/store/reader.c daemon/engine/device/commit.c daemon/engine/device/kv_reuse.c daemon/engine/device/states.c \
+    daemon/engine/device/experts_read.c daemon/base/include/base/rng.h tests/gates/matrix.txt meson.build; do
     check "needed for $path" 0 "^$path$" "printf '%s\n' README.md '$path' docs/x.md | $decide"
 done
 for path in README.md docs/GATES.md daemon/serve/main.c protocol/utf8.c client/haloctl/chat.c daemon/jinja/lex.c tests/e2e/chaos.c daemon/engine/commit.c; do
