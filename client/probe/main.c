@@ -5,6 +5,7 @@
  */
 #include <errno.h>
 #include <getopt.h>
+#include <math.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -102,7 +103,7 @@ static bool set(struct options *o, int letter, const char *value)
         return true;
     case 'n': return number(value, &o->max_tokens);
     case 'r': return number(value, &o->seed);
-    case 't': o->temperature = strtod(value, &end); return end != value && !*end;
+    case 't': o->temperature = strtod(value, &end); return end != value && !*end && isfinite(o->temperature);
     default: return false;
     }
 }

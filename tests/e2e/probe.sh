@@ -60,6 +60,7 @@ check 'an error is a row' 1 'request +FAIL device_fault: gone' "'$probe' --stdin
 check 'what came before an error is judged' 1 'attractor_first +OK' "'$probe' --stdin <'$run/error'"
 check 'nothing to judge' 3 'nothing to judge' "'$probe' --stdin </dev/null"
 check 'no events' 2 'is not an event' "echo hello | '$probe' --stdin"
+check 'a temperature that is no number' 2 'unknown option or bad value: nan' "'$probe' --engine '$engine' --model '$model' -t nan x"
 check 'markdown' 1 '^\| special_leak \| FAIL \|' "'$probe' --markdown --stdin <'$run/loop'"
 check 'json' 1 '^\{"verdict":"FAIL","model":"m".*"detector":"special_leak","verdict":"FAIL"' "'$probe' --json --stdin <'$run/loop'"
 check 'an engine of its own, greedy: the small model goes round' 1 'period +FAIL' \
