@@ -1,5 +1,5 @@
-/* speed.c: tier 6: what memory and arithmetic reach, against the peak of the chip, and the clock and power
- * meanwhile.
+/* speed.c: tier 6: what memory and arithmetic reach, against the peak of the chip, what a launch costs, and the clock
+ * and power meanwhile.
  *
  * The clock that the driver tells is not believed alone: several kernels tell a wrong one. The figures are those of
  * this project's own copy and matrix kernels. A size that takes too long is not followed by a larger one, so that an
@@ -193,6 +193,9 @@ enum halo_doctor_failure halo_doctor_tier_speed(struct halo_doctor_tier *tier)
     if (failure)
         return failure;
     halo_doctor_finding_read(tier->finding, "f16 matrix products = %.3g TFLOPS", flops / 1e12);
+    failure = halo_doctor_launch_measure(tier);
+    if (failure)
+        return failure;
     halo_doctor_tier_phase(tier, "reading the clock and the power"); /* the other thread may hang in that */
     note_sensor(tier->finding);
     halo_doctor_speed_judge(tier->finding, bytes_s, flops, known);

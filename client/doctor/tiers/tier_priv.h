@@ -82,6 +82,9 @@ const struct halo_doctor_cause *halo_doctor_cause_find(unsigned tier, enum halo_
 size_t halo_doctor_cause_count(void);
 const struct halo_doctor_cause *halo_doctor_cause_at(size_t index);
 
+/* ---- launch.c: notes what a launch costs, in a graph and in a stream ---- */
+enum halo_doctor_failure halo_doctor_launch_measure(struct halo_doctor_tier *tier);
+
 /* ---- speed.c: the verdict on what was reached; `known`: by a chip whose peaks are known. Pure. ---- */
 void halo_doctor_speed_judge(struct halo_doctor_finding *finding, double bytes_s, double flops, bool known);
 

@@ -64,7 +64,7 @@ static void put_block(uint8_t *to, enum halo_type type, uint32_t row, uint32_t c
 uint32_t halo_doctor_trial_weight(struct halo_doctor_trial *trial, enum halo_type type, enum halo_weight_role role,
                                   uint32_t n_cols, uint32_t n_rows, double (*at)(uint32_t row, uint32_t column))
 {
-    assert(trial->plan.n_weights < HALO_DOCTOR_TRIAL_OPS);
+    assert(trial->plan.n_weights < HALO_DOCTOR_TRIAL_VALUES);
     uint32_t index = trial->plan.n_weights++;
     struct halo_type_info info = halo_type_info(type);
     struct halo_weight *w = &trial->weights[index];
@@ -81,7 +81,7 @@ uint32_t halo_doctor_trial_weight(struct halo_doctor_trial *trial, enum halo_typ
 
 uint16_t halo_doctor_trial_value(struct halo_doctor_trial *trial, uint32_t width)
 {
-    assert(trial->plan.n_values < HALO_DOCTOR_TRIAL_OPS);
+    assert(trial->plan.n_values < HALO_DOCTOR_TRIAL_VALUES);
     trial->values[trial->plan.n_values] = (struct halo_value){"trial", width};
     return (uint16_t)trial->plan.n_values++;
 }

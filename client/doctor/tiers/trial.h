@@ -12,15 +12,16 @@
 
 #include "tier_priv.h"
 
-#define HALO_DOCTOR_TRIAL_OPS 24
+#define HALO_DOCTOR_TRIAL_OPS 256
+#define HALO_DOCTOR_TRIAL_VALUES 24 /* and weights */
 
 struct halo_doctor_trial {
     struct halo_doctor_tier *tier;
     struct halo_plan plan;
     struct halo_op ops[HALO_DOCTOR_TRIAL_OPS];
-    struct halo_weight weights[HALO_DOCTOR_TRIAL_OPS];
-    struct halo_value values[HALO_DOCTOR_TRIAL_OPS];
-    uint8_t *bytes[HALO_DOCTOR_TRIAL_OPS]; /* of the weights, as in a file */
+    struct halo_weight weights[HALO_DOCTOR_TRIAL_VALUES];
+    struct halo_value values[HALO_DOCTOR_TRIAL_VALUES];
+    uint8_t *bytes[HALO_DOCTOR_TRIAL_VALUES]; /* of the weights, as in a file */
     struct halo_device *device;
     struct halo_device_model *model;
     struct halo_device_phase phase;

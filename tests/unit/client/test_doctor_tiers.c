@@ -254,6 +254,8 @@ static bool judge(const struct tier_case *c, const struct halo_doctor_finding *f
             good && (strstr(finding->advice, c->either[0]) != NULL) != (strstr(finding->advice, c->either[1]) != NULL);
     if (c->verdict == HALO_DOCTOR_FAIL)
         good = good && finding->source[0];
+    else if (c->tier == 6)
+        good = good && strstr(finding->read, "launch in a graph = ") && strstr(finding->read, "launch in a stream = ");
     if (!good)
         fprintf(stderr, "%s: %s: %s (%s)\n", c->what, halo_doctor_verdict_name(finding->verdict), finding->advice,
                 finding->read);
