@@ -279,6 +279,8 @@ SCALAR_COMPARES(gt, a > b)
 SCALAR_COMPARES(ge, a >= b)
 SCALAR_COMPARES(lt, a < b)
 SCALAR_COMPARES(le, a <= b)
+SCALAR_COMPARE(s_bitcmp0_b32, uint32_t, SAME, !(a >> (b & 31) & 1))
+SCALAR_COMPARE(s_bitcmp1_b32, uint32_t, SAME, a >> (b & 31) & 1)
 OP(s_cmp_eq_u64)
 {
     bool p, q;
@@ -346,6 +348,8 @@ const struct op_entry isa_ops_scalar[] = {
     ENTRY(s_fmac_f32, C_SALU, 1, F_RMW),
     NAMED("s_fmaak_f32", op_s_fma_f32, C_SALU, 1, 0),
     NAMED("s_fmamk_f32", op_s_fma_f32, C_SALU, 1, 0),
+    ENTRY(s_bitcmp0_b32, C_SALU, 0, 0),
+    ENTRY(s_bitcmp1_b32, C_SALU, 0, 0),
     ENTRY(s_cmp_lt_f32, C_SALU, 0, 0),
     ENTRY(s_cmp_eq_f32, C_SALU, 0, 0),
     ENTRY(s_cmp_le_f32, C_SALU, 0, 0),
