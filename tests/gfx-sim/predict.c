@@ -153,6 +153,117 @@ static void gemv(const struct gfx_type *type)
     product_free(&p);
 }
 
+/* ---- products with the op behind them ---- */
+
+/* The weights of a launch of n_weights matrices of HALO_GEMM_COLS rows in all, and what its blocks read and leave. */
+struct fusion {
+    struct product p;
+    const uint8_t *second; /* half of the rows */
+    uint8_t *act;
+    float *x, *squares;
+    double bytes;
+};
+
+static struct fusion fusion_make(const struct gfx_type *type)
+{
+    struct fusion f = {.p = product_make(type->type, 2),
+                       .act = place(halo_hip_act_bytes(HALO_GEMM_COLS)),
+                       .x = place(PRODUCT_COLS * sizeof(float)),
+                       .squares = place(PRODUCT_COLS / HALO_HIP_UNIT * sizeof(float)),
+                       .bytes = (double)halo_hip_weight_bytes(type->type, PRODUCT_COLS, HALO_GEMM_COLS)};
+    f.second = f.p.weight + (size_t)HALO_GEMM_COLS / 2 * halo_hip_row_layout(type->type, PRODUCT_COLS).stride;
+    return f;
+}
+
+static void fusion_free(struct fusion *f)
+{
+    product_free(&f->p);
+    free(f->act);
+    free(f->x);
+    free(f->squares);
+}
+
+static void gemv_norm(const struct gfx_type *type, const char *name)
+{
+    struct fusion f = fusion_make(type);
+    struct halo_gemv_norm_args args = {.weight = f.p.weight,
+                                       .in = f.p.half,
+                                       .x = f.x,
+                                       .act = f.act,
+                                       .squares = f.squares,
+                                       .n_cols = PRODUCT_COLS,
+                                       .n_rows = HALO_GEMM_COLS,
+                                       .n_units = HALO_GEMM_COLS / HALO_HIP_UNIT,
+                                       .n_grid = 1,
+                                       .add_scale = 1,
+                                       .x_scale = 1};
+    predict(name, &args, sizeof(args), 0, f.bytes);
+    fusion_free(&f);
+}
+
+static void gemv_glu(const struct gfx_type *type, const char *name)
+{
+    struct fusion f = fusion_make(type);
+    struct halo_gemv_glu_args args = {.gate = f.p.weight,
+                                      .up = f.second,
+                                      .in = f.p.half,
+                                      .factor = {f.squares, PRODUCT_COLS / HALO_HIP_UNIT, 1e-6f},
+                                      .act = f.act,
+                                      .n_cols = PRODUCT_COLS,
+                                      .n_rows = HALO_GEMM_COLS / 2,
+                                      .n_units = HALO_GEMM_COLS / 2 / HALO_HIP_UNIT,
+                                      .n_grid = 1};
+    predict(name, &args, sizeof(args), 0, f.bytes);
+    fusion_free(&f);
+}
+
+static void gemv_scaled(const struct gfx_type *type, const char *name)
+{
+    struct fusion f = fusion_make(type);
+    struct halo_gemv_scaled_args args = {
+        .gemv = {.matrix[0] = {f.p.weight, NULL, f.p.out, HALO_GEMM_COLS, HALO_GEMM_COLS},
+                 .x = f.p.half,
+                 .n_matrices = 1,
+                 .n_cols = PRODUCT_COLS,
+                 .n_rows = 1,
+                 .n_blocks = HALO_GEMM_COLS / HALO_GEMV_ROWS(false, 1),
+                 .n_grid = 1},
+        .factor = {f.squares, PRODUCT_COLS / HALO_HIP_UNIT, 1e-6f},
+        .n_cols = PRODUCT_COLS,
+        .n_grid = 1};
+    predict(name, &args, sizeof(args), 0, f.bytes);
+    fusion_free(&f);
+}
+
+static void moe_gemv_glu(const struct gfx_type *type, const char *name)
+{
+    struct fusion f = fusion_make(type);
+    struct halo_moe_gemv_glu_args args = {.matrix = {f.p.weight, 0, f.p.out, NULL, HALO_GEMM_COLS, HALO_GEMM_COLS},
+                                          .gate = f.x,
+                                          .up = f.x,
+                                          .n_cols = PRODUCT_COLS,
+                                          .n_used = 1,
+                                          .n_slot_blocks = HALO_GEMM_COLS / HALO_MOE_GEMV_ROWS(false, PRODUCT_COLS),
+                                          .n_grid = 1};
+    predict(name, &args, sizeof(args), 0, f.bytes);
+    fusion_free(&f);
+}
+
+static void fusions(const struct gfx_type *type)
+{
+    static const struct {
+        const char *prefix;
+        void (*run)(const struct gfx_type *type, const char *name);
+    } all[] = {
+        {"gemv_scaled", gemv_scaled}, {"gemv_norm", gemv_norm}, {"gemv_glu", gemv_glu}, {"moe_gemv_glu", moe_gemv_glu}};
+    for (uint32_t i = 0; i < sizeof(all) / sizeof(all[0]); i++) {
+        char name[40];
+        snprintf(name, sizeof(name), "%s_%s", all[i].prefix, type->name);
+        if (is_wanted(name))
+            all[i].run(type, name);
+    }
+}
+
 static double flops_of(uint32_t n_rows)
 {
     return 2.0 * n_rows * HALO_GEMM_COLS * PRODUCT_COLS;
@@ -414,6 +525,7 @@ static void table(void **state)
         moe_gemm(&gfx_types[t], HALO_MOE_TILE);
         moe_gemm(&gfx_types[t], HALO_MOE_TILE_WIDE);
         gemv(&gfx_types[t]);
+        fusions(&gfx_types[t]);
     }
     for (uint32_t i = 0; i < N_CACHES; i++)
         for (uint32_t dim = 128; dim <= 512; dim *= 2)
