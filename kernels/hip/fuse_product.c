@@ -1,23 +1,35 @@
 /* fuse_product.c: which products of one row have the op behind them in their epilogue (contract in compile_priv.h).
  *
  * The epilogue needs whole units of 32 weight rows in a block (gfx/fused.h), so the work is in larger parts than that
- * of a product alone. Where these do not fill the GPU, what the idle blocks would have read meanwhile costs more than
- * the launch that is saved.
+ * of a product alone. Where the last turn of these leaves so much of the GPU idle that memory is idle with it, what
+ * could have been read meanwhile costs more than the launch that is saved.
  */
+#include <string.h>
+
 #include "compile_priv.h"
 
-/* Bytes that a large GPU reads in the time of the launch that is saved; measured on one with 4 TB/s. */
+/* Bytes that a GPU reads in the time of the launch that is saved. NVIDIA's: measured on one with 4 TB/s. AMD's: 3 us at
+ * 215 GB/s (docs/KERNELS.md). */
 #define SPARE_BYTES (4u << 20)
+#define SPARE_BYTES_AMD (640u << 10)
+#define BUSY_THREADS_AMD                                                                                               \
+    256 /* whose loads keep the memory of a unit of AMD's chips busy; NVIDIA's: all that it holds */
 
 /* Whether the kernel exists, and its blocks have about as much to do as each other. n_bytes: of the matrices. */
 static bool is_worth(const struct halo_hip_compiler *c, uint32_t op, uint32_t type, uint32_t n_units, uint64_t n_bytes)
 {
-    int variant = halo_hip_kernel_find(c->model->device, op, type, 1);
+    const struct halo_device *device = c->model->device;
+    int variant = halo_hip_kernel_find(device, op, type, 1);
     if (variant < 0)
         return false;
-    uint64_t resident = c->model->device->n_resident[variant];
-    uint64_t spare = resident ? HALO_HIP_CEIL(n_units, resident) * resident - n_units : 0;
-    return n_bytes * spare / n_units <= SPARE_BYTES;
+    const bool is_amd = strncmp(device->properties.arch, "gfx", 3) == 0;
+    uint64_t resident = device->n_resident[variant], wanted = resident;
+    uint64_t busy = (uint64_t)device->properties.n_units * BUSY_THREADS_AMD / halo_hip_variants[variant].block;
+    if (is_amd && busy < wanted)
+        wanted = busy;
+    uint64_t last = resident ? (n_units - 1) % resident + 1 : 0; /* blocks of the last turn */
+    uint64_t spare = last < wanted ? wanted - last : 0;
+    return n_bytes * spare / n_units <= (is_amd ? SPARE_BYTES_AMD : SPARE_BYTES);
 }
 
 static uint64_t matrix_bytes(const struct halo_weight *w)

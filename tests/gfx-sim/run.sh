@@ -10,7 +10,7 @@ export HALO_ISA_OBJECT=$object HALO_ISA_MODE=${3:-in-order}
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 export HALO_ISA_REPORT=$work/report
-for program in ${4:-rows values states top blocks matmul moe attend latent gemm}; do
+for program in ${4:-rows values states top blocks matmul fused moe attend latent gemm}; do
     status=0
     "$programs/isa_gfx_$program" >"$work/log" 2>&1 || status=$?
     [ "$status" -ne 77 ] || { cat "$work/log"; exit 77; }

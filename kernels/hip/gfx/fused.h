@@ -68,7 +68,7 @@ template <uint32_t N_WAVES, int R> struct fused_units {
     {
         if (at.job % TURNS + 1 < TURNS)
             return false;
-        halo_barrier();
+        halo_lds_barrier();
         return halo_wave() == at.job / TURNS % WAVES;
     }
     /* The lane's four elements of the unit, and which of the row they are; the lanes behind the eighth have none. */
@@ -91,6 +91,7 @@ template <uint32_t TYPE> struct fused_norm : fused_units<16, gemv_wave_rows<TYPE
     HALO_DEVICE void find(const args &a, const jobs &, uint32_t stride, persistent_place *at)
     {
         persistent_rows<R, units::WAVES>(a.weight, a.n_rows, at->block, stride, at);
+        at->second = at->weight; /* there is none; if it is never written, AMD's compiler keeps places in LDS */
     }
     HALO_DEVICE const uint8_t *row(const persistent_place &at, uint32_t r, uint32_t stride)
     {

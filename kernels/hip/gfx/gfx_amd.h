@@ -68,7 +68,7 @@ HALO_DEVICE void halo_barrier(void)
 HALO_DEVICE void halo_lds_barrier(void)
 {
 #if HALO_GFX11
-    asm volatile("s_waitcnt lgkmcnt(0)\n\ts_barrier" ::: "memory");
+    asm volatile("s_waitcnt lgkmcnt(0)\n\ts_waitcnt_vscnt null, 0x0\n\ts_barrier" ::: "memory");
 #else
     halo_barrier();
 #endif
