@@ -53,7 +53,8 @@ static void permission_reason(const char *path, char *buf, size_t n_bytes)
         snprintf(buf, n_bytes, "permission denied");
         return;
     }
-    bool by_group = st.st_mode & (S_ISDIR(st.st_mode) ? S_IXGRP : S_IWGRP);
+    /* Nobody should join the group of root for this. */
+    bool by_group = st.st_gid != 0 && st.st_mode & (S_ISDIR(st.st_mode) ? S_IXGRP : S_IWGRP);
     if (by_group) {
         const struct group *group = getgrgid(st.st_gid);
         snprintf(number, sizeof(number), "%u", st.st_gid);

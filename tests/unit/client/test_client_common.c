@@ -220,12 +220,18 @@ static void a_refused_connection_says_what_to_do(void **state)
 {
     struct place place;
     char wanted[200];
-    const struct group *group = getgrgid(getegid());
+    const gid_t gid = geteuid() == 0 ? 1 : getegid(); /* not the one of root */
+    const struct group *group = getgrgid(gid);
     const char *name = group ? group->gr_name : "?";
     listen_at(&place);
     chmod(place.path, 0777);
     assert_reason(place.path, -ECONNREFUSED, "no daemon listens");
     chmod(place.path, 0060);
+    if (geteuid() == 0) {
+        assert_int_equal(chown(place.path, 0, 0), 0);
+        assert_reason(place.path, -EACCES, "is open to the user 'root' alone");
+        assert_int_equal(chown(place.path, 0, gid) | chown(place.dir, 0, gid), 0);
+    }
     snprintf(wanted, sizeof(wanted), "%s is open to the group '%s'; join it (sudo usermod -aG %s USER)", place.path,
              name, name);
     assert_reason(place.path, -EACCES, wanted);
