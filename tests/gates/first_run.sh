@@ -89,18 +89,18 @@ check 'no time at all' 3 '' "$start --fresh --minutes 0"
 check 'what is left is said' 0 '^tiers pending .*the 0 minutes of this start are over' "$report"
 check 'no private data in these either' 1 '^$' "grep -qE 'zelda|secrethost' '$run'/out/first-run.*"
 # Folders of models as halod.conf names them, with an engine that loads none.
-mkdir -p "$run/refuses/client/doctor" "$run/refuses/daemon/engine" "$HOME/.config/halod" "$HOME/my models" "$HOME/.local/share/halod/models"
+mkdir -p "$run/refuses/client/doctor" "$run/refuses/daemon/engine" "$HOME/.config/halod" "$HOME/my models+ (1)" "$HOME/.local/share/halod/models"
 cp "$run/fake/client/doctor/halo-doctor" "$run/refuses/client/doctor/"
-cat >"$run/refuses/daemon/engine/halod-engine" <<'STUB'
+cat >"$run/refuses/daemon/engine/halod-engine" <<STUB
 #!/bin/sh
-while read -r line; do echo '{"type":"error","message":"no"}'; done
+while read -r line; do echo '{"type":"error","message":"no $HOME/my models+ (1)/named.gguf"}'; done
 STUB
 chmod +x "$run/refuses/daemon/engine/halod-engine"
-printf '[models]\n\tdir = "~/my models" ; the large ones\n' >"$HOME/.config/halod/halod.conf"
-truncate -s 65M "$HOME/my models/named.gguf" "$HOME/.local/share/halod/models/usual.gguf"
+printf '[models]\n\tdir = "~/my models+ (1)" ; the large ones\n' >"$HOME/.config/halod/halod.conf"
+truncate -s 65M "$HOME/my models+ (1)/named.gguf" "$HOME/.local/share/halod/models/usual.gguf"
 check 'models of configured folders' 1 '3 models failed' \
     "'$first' --build '$run/refuses' --out '$run/folders' --stage speed --minutes 08 2>/dev/null; status=\$?; cat '$run/folders/first-run.md'; exit \$status"
-for name in named usual; do check "$name" 0 '' "grep -q '^| $name | could not be loaded: no' '$run/folders/first-run.md'"; done
+for name in named usual; do check "$name" 0 '' "grep -q '^| $name | could not be loaded: no MODELS/named.gguf' '$run/folders/first-run.md'"; done
 check 'an unknown stage' 2 'no stage tires' "$start --stage tires"
 check 'an unknown option' 2 '.--fresh' "$start --fresher"
 check 'no halo-doctor' 2 'no halo-doctor' "'$first' --build '$run/home' --out '$run/none'"
