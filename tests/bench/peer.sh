@@ -8,6 +8,8 @@
 # Environment: ROUNDS (5), THREADS (2), PROMPT (64), DECODE (64), REPEAT (3: runs of a process: the peer prints their mean, halod their
 # median), VARIANT (the best; avx2, reference), HALO_BENCH_DIR (where the files go; default: a temporary folder, removed at the end).
 # Exit status: 0 measured, 1 an engine gave no figures, 2 usage.
+# VARIANT is halod's alone: llama.cpp chooses among the libggml-cpu-*.so beside its binary, so leave it the one of the same instruction set
+# (haswell for avx2). The peer warms up before it measures and halod does not: with REPEAT below 3 halod's figure has a cold run in it.
 set -uo pipefail
 usage() { sed -n '5,10p' "$0" | cut -c3- >&2; exit 2; }
 [ $# -ge 2 ] || usage
