@@ -13,7 +13,11 @@
  *   pressure.c    memory pressure; caches of experts that give memory back and take it again
  *   room.c        loads one at a time, models that go to make room for them
  *   save.c        prefixes to the disk: save, and before a model goes
- *   models.c      load, unload, reset, and requests that wait for a load
+ *   lookup.c      the model that a request names, and requests that wait for a load
+ *   loaded.c      what a client is told of a load that has succeeded
+ *   load.c        load
+ *   unload.c      unload
+ *   reset.c       reset
  *   profile.c     profile, and what plan takes from a stored one
  *   plan.c        plan and bench
  *   reply.c       events of generate and score
@@ -191,20 +195,29 @@ void halo_port_save(struct halo_port *port, struct halo_job *job);
 void halo_port_save_done(struct halo_port *port, struct halo_save *save);
 void halo_port_save_next(struct halo_port *port); /* unless one is under way: a model that goes, then those of `save` */
 
-/* models.c */
+/* lookup.c */
+bool halo_port_is_path(struct halo_str name);
+/* The model that the name stands for, in any state. NULL: the request waits for the io thread, or was ended. */
+struct halo_instance *halo_port_find(struct halo_port *port, struct halo_job *job, struct halo_str name);
 /* Finds the model that a request names (len 0: the only one), makes the request its user. False: the request waits for
  * a load or for the io thread, or was ended with an error. */
 bool halo_port_hold_model(struct halo_port *port, struct halo_job *job, struct halo_str name);
 void halo_port_lookup_done(struct halo_port *port, struct halo_lookup *lookup);
+
+/* load.c */
 void halo_port_load(struct halo_port *port, struct halo_job *job);
 /* Whether this is the engine's device; else the job has ended with UNSUPPORTED. */
 bool halo_port_has_device(struct halo_port *port, struct halo_job *job, enum halo_wire_device wish);
-void halo_port_unload(struct halo_port *port, struct halo_job *job);
 void halo_port_load_progress(struct halo_port *port, struct halo_load *load);
 /* The stages MATCH and DONE; DONE frees the load. */
 enum halo_load_stage halo_port_match(struct halo_load *load, const struct halo_load_threads *threads);
 enum halo_load_stage halo_port_load_done(struct halo_load *load, const struct halo_load_threads *threads);
+
+/* unload.c */
+void halo_port_unload(struct halo_port *port, struct halo_job *job);
 void halo_port_unload_done(struct halo_port *port, struct halo_instance *instance);
+
+/* reset.c */
 void halo_port_reset(struct halo_port *port, struct halo_job *job);
 void halo_port_reset_done(struct halo_port *port, struct halo_reset *reset);
 
