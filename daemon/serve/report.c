@@ -139,8 +139,13 @@ static void fill_status(struct halo_daemon *daemon, struct halo_ev *ev, const st
     ev->status.has_engine = true;
     if (requests->breaker.open)
         halo_requests_breaker_text(requests, reason, FAULT_TEXT_BYTES);
-    else /* a working engine needs no reason */
-        snprintf(reason, FAULT_TEXT_BYTES, "%s", requests->link.state == HALO_LINK_READY ? "" : requests->link.reason);
+    else if (requests->link.state != HALO_LINK_READY)
+        snprintf(reason, FAULT_TEXT_BYTES, "%s", requests->link.reason);
+    else if (!said) /* a working engine needs no reason */
+        snprintf(reason, FAULT_TEXT_BYTES, "it did not answer within %lld ms, so its models are not listed",
+                 (long long)daemon->config->status_ms);
+    else
+        reason[0] = '\0';
     ev->status.engine = engine_info(daemon, said, reason);
     if (said) {
         ev->status.models = said->status.models;

@@ -275,6 +275,7 @@ static void falls_silent(void **state)
     assert_int_equal(ev.type, HALO_EV_STATUS);
     assert_non_null(strstr(ev.status.more.at, "\"engine_answered\":false"));
     assert_true(halo_str_is(ev.status.engine.phase, "idle")); /* as it said last */
+    assert_true(halo_str_is(ev.status.engine.reason, "it did not answer within 200 ms, so its models are not listed"));
     halo_ev_finish(&ev);
     assert_int_equal(client_ask(&client, "{\"type\":\"generate\",\"id\":1,\"prompt\":\"n=1\"}", 1, NULL), HALO_EV_DONE);
     assert_int_equal(rig_engine_starts(&rig), 2);
