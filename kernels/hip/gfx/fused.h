@@ -250,7 +250,7 @@ template <uint32_t TYPE> HALO_DEVICE void scaled_run(const halo_gemv_scaled_args
             scaled_run<HALO_TYPE_##SECOND>(a.of[1], block - a.of[0].n_grid);                                           \
     }
 
-#define HALO_FUSED_KERNELS(TYPE, type)                                                                                 \
+#define HALO_FUSED_EXPERTS(TYPE, type)                                                                                 \
     HALO_KERNEL_RESIDENT(moe_gemv_glu_##type, halo_moe_gemv_glu_args, 256, persistent_resident<HALO_TYPE_##TYPE>)      \
     {                                                                                                                  \
         HALO_LDS(fused_row_lds, lds);                                                                                  \
@@ -258,7 +258,10 @@ template <uint32_t TYPE> HALO_DEVICE void scaled_run(const halo_gemv_scaled_args
             fused_experts_run<HALO_TYPE_##TYPE, true>(a, &lds);                                                        \
         else                                                                                                           \
             fused_experts_run<HALO_TYPE_##TYPE, false>(a, &lds);                                                       \
-    }                                                                                                                  \
+    }
+
+#define HALO_FUSED_KERNELS(TYPE, type)                                                                                 \
+    HALO_FUSED_EXPERTS(TYPE, type)                                                                                     \
     HALO_KERNEL_RESIDENT(gemv_scaled_##type, halo_gemv_scaled_args, 256, persistent_resident<HALO_TYPE_##TYPE>)        \
     {                                                                                                                  \
         scaled_run<HALO_TYPE_##TYPE>(a, halo_block_x());                                                               \

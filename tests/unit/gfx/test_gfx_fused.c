@@ -269,9 +269,11 @@ static void experts_case(const struct gfx_type *type, uint32_t n_cols, uint32_t 
 static void experts(void **state)
 {
     (void)state;
-    for (uint32_t t = 0; t < N_FUSED; t++) {
-        experts_case(&fused[t], 256, t);
-        experts_case(&fused[t], 1280, (t + 3) % 6);
+    static const struct gfx_type mxfp4 = {HALO_TYPE_MXFP4, "mxfp4", 32};
+    for (uint32_t t = 0; t <= N_FUSED; t++) {
+        const struct gfx_type *type = t < N_FUSED ? &fused[t] : &mxfp4;
+        experts_case(type, 256, t);
+        experts_case(type, 1280, (t + 3) % 6);
     }
 }
 

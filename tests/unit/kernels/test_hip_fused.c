@@ -159,8 +159,9 @@ static struct mixture build_mixture(struct fixture *f, enum halo_type type, uint
 /* Rows of experts that a wave takes four or two at a time; norms of one and of several elements a thread. */
 static void a_mixture_is_that_of_the_cpu(void **state)
 {
-    static const enum halo_type types[] = {HALO_TYPE_Q4_K, HALO_TYPE_Q6_K, HALO_TYPE_Q8_0, HALO_TYPE_Q5_K};
-    static const uint32_t widths[] = {256, 1280, 512, 2304}, ffs[] = {512, 256, 1280, 256};
+    static const enum halo_type types[] = {HALO_TYPE_Q4_K, HALO_TYPE_Q6_K, HALO_TYPE_Q8_0, HALO_TYPE_Q5_K,
+                                           HALO_TYPE_MXFP4};
+    static const uint32_t widths[] = {256, 1280, 512, 2304, 288}, ffs[] = {512, 256, 1280, 256, 96};
     for (uint32_t t = 0; t < sizeof(types) / sizeof(types[0]); t++) {
         struct fixture f;
         char what[64];
