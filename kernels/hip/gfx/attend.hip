@@ -165,7 +165,7 @@ template <uint32_t TYPE, int G, int D> HALO_DEVICE void attend(const halo_attend
     attend_tables<D> tables;
     tables.load(a, job.row);
     attend_part<TYPE, D> part;
-    uint8_t *page = some ? a.kv.base + job.pages[job.begin] * a.kv.page_bytes : nullptr;
+    uint8_t *page = a.kv.base + (some ? job.pages[job.begin] * a.kv.page_bytes : 0);
     /* Before the inputs are ready, the row's own position is not in the cache; without k and v here, others may be
      * missing too. */
     const uint32_t n = some ? positions_of(job, job.begin) : 0;

@@ -9,7 +9,6 @@
 struct blocks_job {
     attend_job job;
     uint32_t n_window, n_blocks; /* pages; blocks */
-    const int32_t *chosen;       /* of the row, or NULL */
 };
 
 /* For up to n_heads_max heads to a block. */
@@ -21,7 +20,6 @@ HALO_DEVICE blocks_job blocks_job_of(const halo_attend_blocks_args &a, uint32_t 
     const uint32_t lowest = job.lowest / KV_PAGE, n_blocks = blocks_seen(a.blocks, job.pos);
     ret.n_window = job.n_pages - lowest;
     ret.n_blocks = a.chosen ? halo_min_of(n_blocks, a.n_chosen) : n_blocks;
-    ret.chosen = a.chosen ? a.chosen + (uint64_t)job.row * a.n_chosen : nullptr;
     const uint32_t n = ret.n_window + HALO_HIP_CEIL(ret.n_blocks, KV_PAGE);
     const uint32_t length = HALO_HIP_CEIL(n, a.attend.n_splits);
     job.begin = halo_min_of(halo_block_x() * length, n);
@@ -33,7 +31,7 @@ HALO_DEVICE blocks_job blocks_job_of(const halo_attend_blocks_args &a, uint32_t 
 /* Page and row of a block that the row sees (blocks.h). */
 HALO_DEVICE uint32_t seen_code(const halo_attend_blocks_args &a, const blocks_job &b, const uint32_t *pages, uint32_t i)
 {
-    return block_code(a.blocks, pages, b.chosen ? (uint32_t)b.chosen[i] : i);
+    return block_code(a.blocks, pages, a.chosen ? (uint32_t)a.chosen[(uint64_t)b.job.row * a.n_chosen + i] : i);
 }
 
 #endif

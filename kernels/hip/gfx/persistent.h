@@ -205,10 +205,11 @@ template <uint32_t TYPE, bool SHORT> struct persistent_experts {
     HALO_DEVICE void store(const args &a, const jobs &, const persistent_place &at, float acc[R][1])
     {
         const halo_expert_arg matrix = at.matrix == 0 ? a.matrix[0] : a.matrix[1];
-        const float *bias = matrix.bias;
-        if (bias) /* the choice is read again: few experts have one, and registers are short */
-            bias += (uint64_t)halo_float_bits(a.choice[(at.slot / a.n_used + 1) * a.n_used + at.slot]) * matrix.n_rows;
-        gemv_store<R, 1>(acc, bias, matrix.out + (uint64_t)at.slot * matrix.out_stride, 0, at.row, matrix.n_rows, 1);
+        uint64_t first = 0;
+        if (matrix.bias) /* the choice is read again: few experts have one, and registers are short */
+            first = (uint64_t)halo_float_bits(a.choice[(at.slot / a.n_used + 1) * a.n_used + at.slot]) * matrix.n_rows;
+        gemv_store<R, 1>(acc, matrix.bias + first, matrix.out + (uint64_t)at.slot * matrix.out_stride, 0, at.row,
+                         matrix.n_rows, 1);
     }
 };
 
