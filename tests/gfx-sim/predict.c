@@ -381,7 +381,7 @@ static void cache_free(struct cache *c)
 static void prefill(const char *type_name, uint32_t type, uint32_t dim)
 {
     char name[40];
-    const uint32_t n_rows = 8192 / dim; /* of a block */
+    const uint32_t n_rows = HALO_PREFILL_ROWS / HALO_PREFILL_BLOCKS(dim);
     snprintf(name, sizeof(name), "prefill_%s_d%u", type_name, dim);
     if (!is_wanted(name))
         return;

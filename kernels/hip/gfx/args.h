@@ -276,9 +276,9 @@ struct halo_latent_heads_args {
 };
 
 /* prefill_<kv type>_d<dim>: causal attention of runs of rows of one sequence with ascending, consecutive positions, on
- * chips with matrix units. A tile is up to HALO_PREFILL_ROWS such rows. Grid (n_tiles, n_head, d128: 1, d256: 2, d512:
- * 4). */
+ * chips with matrix units. A tile is up to HALO_PREFILL_ROWS rows. Grid (n_tiles, n_head, HALO_PREFILL_BLOCKS). */
 #define HALO_PREFILL_ROWS 64
+#define HALO_PREFILL_BLOCKS(dim) ((dim) > 256 ? 2 : 1) /* to a tile; of the kernel's d */
 struct halo_prefill_tile {
     uint32_t first_row, n_rows;
 };

@@ -1,12 +1,12 @@
 /* prefill.hip: attention of a prompt: many rows of one sequence, by matrix tiles with f16 operands. Chips without
  * matrix units have none of these kernels and use attend.hip.
  *
- * A block has one q head and 8192 / D rows. The context goes by KEYS positions: all threads convert their K and,
- * transposed, their V to f16 in LDS; a wave multiplies its 16 rows of q with K, turns the scores into probabilities by
- * an online softmax, and multiplies those with V. A lane's scores are of one row or two, and its probabilities are an
- * operand of the product with V (halo_chain): neither passes through LDS. Where 16 rows have several waves, each makes
- * its part of the output. D is the largest head dimension of the kernel. Scores are in units of log2, so that exp2
- * does.
+ * A block has one q head and 64 rows, of heads above 256 elements 32. The context goes by KEYS positions: all threads
+ * convert their K and, transposed, their V to f16 in LDS; a wave multiplies its 16 rows of q with K, turns the scores
+ * into probabilities by an online softmax, and multiplies those with V. A lane's scores are of one row or two, and its
+ * probabilities are an operand of the product with V (halo_chain): neither passes through LDS. Where 16 rows have
+ * several waves, each makes its part of the output. D is the largest head dimension of the kernel. Scores are in units
+ * of log2, so that exp2 does.
  *
  * q stays in registers, and so do the next K and V on their way while these are multiplied. Waves that share 16 rows
  * have a slice of q each; they add up their scores in LDS.
@@ -19,11 +19,12 @@
 #include "kv_half.h"
 
 constexpr float NOTHING = -1e30f; /* the maximum of no scores: finite, so that differences are numbers */
-constexpr uint32_t PREFILL_THREADS = 128;
+#define PREFILL_THREADS(dim) ((dim) > 128 ? 256 : 128)
 
 template <int D> struct prefill_shape {
-    static constexpr uint32_t HEAD = D, ROWS = 8192 / D, KEYS = D > 256 ? 16 : 4096 / D, GROUPS = ROWS / 16,
-                              PARTS = 4 / GROUPS;
+    static constexpr uint32_t THREADS = PREFILL_THREADS(D), WAVES = THREADS / 32;
+    static constexpr uint32_t HEAD = D, ROWS = HALO_PREFILL_ROWS / HALO_PREFILL_BLOCKS(D),
+                              KEYS = D > 256 ? 16 : 4096 / D, GROUPS = ROWS / 16, PARTS = WAVES / GROUPS;
     static constexpr uint32_t SLICE = D / PARTS, TILES = SLICE / 16; /* of a wave's output */
     /* Keep rows 16-byte aligned and off each other's banks. */
     static constexpr uint32_t PITCH = D + 8, V_PITCH = KEYS + 8;
@@ -45,7 +46,8 @@ template <int D> struct prefill_shape {
 template <int D> struct prefill_lds {
     typedef prefill_shape<D> shape;
     alignas(16) uint16_t tiles[shape::SIZE]; /* q; K and V behind it, or in its place */
-    halo_f4 sums[shape::SHARED ? 4 : 1][shape::KEYS / 8][shape::SHARED ? 32 : 1]; /* a wave's share of its scores */
+    /* a wave's share of its scores */
+    halo_f4 sums[shape::SHARED ? shape::WAVES : 1][shape::KEYS / 8][shape::SHARED ? 32 : 1];
 };
 
 /* What the block has to do. */
@@ -59,7 +61,7 @@ HALO_DEVICE void prefill_rotate_q(const halo_prefill_args &a, const prefill_job 
 {
     typedef prefill_shape<D> shape;
     const uint32_t dim = a.kv.head_dim_k;
-    for (uint32_t r = halo_wave(); r < shape::ROWS; r += 4) {
+    for (uint32_t r = halo_wave(); r < shape::ROWS; r += shape::WAVES) {
         const uint32_t row = job.first_row + halo_min_of(r, job.n_rows - 1);
         const float scale = r < job.n_rows ? kv_score_scale(a.score, (int32_t)(job.first_pos + r)) : 0;
         float q[D / 32];
@@ -81,7 +83,7 @@ HALO_DEVICE void prefill_load_q(const halo_prefill_args &a, const prefill_job &j
         prefill_rotate_q<D>(a, job, lds);
         return;
     }
-    for (uint32_t i = halo_tid(); i < shape::ROWS * D; i += 128) {
+    for (uint32_t i = halo_tid(); i < shape::ROWS * D; i += shape::THREADS) {
         const uint32_t r = i / D, d = i % D;
         const float *q = a.q + ((uint64_t)(job.first_row + r) * a.n_head + job.head) * dim;
         const float scale = kv_score_scale(a.score, (int32_t)(job.first_pos + r));
@@ -93,10 +95,10 @@ HALO_DEVICE void prefill_load_q(const halo_prefill_args &a, const prefill_job &j
  * hold anything. */
 template <uint32_t TYPE, int D> struct prefill_k {
     typedef prefill_shape<D> shape;
-    static constexpr bool HELD = TYPE != HALO_KV_F32; /* ahead; f32 takes too many registers */
-    static constexpr uint32_t CHUNK = kv_chunk<TYPE>,
-                              STEP = PREFILL_THREADS / shape::KEYS; /* chunks to the next item */
-    static constexpr uint32_t N = D / CHUNK / STEP;
+    static constexpr bool HELD = TYPE != HALO_KV_F32 || D == 256; /* ahead; the others take too many registers */
+    static constexpr uint32_t CHUNK = kv_chunk<TYPE>, STEP = shape::THREADS / shape::KEYS; /* chunks to the next item */
+    static constexpr bool HALF = D / CHUNK < STEP; /* only the first threads have a chunk */
+    static constexpr uint32_t N = HALF ? 1 : D / CHUNK / STEP;
     halo_u4 chunk[HELD ? N : 1];
     uint16_t scale[HELD ? N : 1];
     /* The same offset in all tiles and items: what differs is the same in all lanes. */
@@ -107,7 +109,7 @@ template <uint32_t TYPE, int D> struct prefill_k {
         const uint8_t *head = page + job.kv_head * halo_hip_kv_head_bytes(TYPE, a.kv.head_dim_k);
         const uint32_t dim = a.kv.head_dim_k, key = halo_tid() % shape::KEYS, c = halo_tid() / shape::KEYS,
                        at = base % KV_PAGE;
-        const bool real = WHOLE || (base + key < job.end && c + STEP * i < dim / CHUNK);
+        const bool real = (WHOLE && (!HALF || c < D / CHUNK)) || (base + key < job.end && c + STEP * i < dim / CHUNK);
         if (!WHOLE) {
             chunk[slot] = halo_u4{{0, 0, 0, 0}};
             scale[slot] = 0;
@@ -120,6 +122,8 @@ template <uint32_t TYPE, int D> struct prefill_k {
     }
     HALO_DEVICE_MEMBER void settle(uint32_t i, uint32_t slot, uint16_t *k) const
     {
+        if (HALF && halo_tid() / shape::KEYS >= D / CHUNK)
+            return;
         uint16_t *to = k + halo_tid() % shape::KEYS * shape::PITCH + (halo_tid() / shape::KEYS + STEP * i) * CHUNK;
         if constexpr (TYPE != HALO_KV_F32) {
             halo_u4 halves[CHUNK / 8];
@@ -139,9 +143,10 @@ template <uint32_t TYPE, int D> struct prefill_k {
  * neighbouring positions, so that what a wave stores together lies in different banks. */
 template <uint32_t TYPE, int D> struct prefill_v {
     typedef prefill_shape<D> shape;
-    static constexpr bool HELD = prefill_k<TYPE, D>::HELD && !shape::V_REPLACES_K;
+    static constexpr bool HELD = prefill_k<TYPE, D>::HELD;
     static constexpr uint32_t E = TYPE == HALO_KV_F32 ? 4 : 8, PAIRS = shape::KEYS / 2;
-    static constexpr uint32_t STEP = PREFILL_THREADS / PAIRS * E; /* elements to the next item */
+    static constexpr uint32_t STEP = shape::THREADS / PAIRS * E; /* elements to the next item */
+    static_assert(D % STEP == 0, "all threads have some");
     static constexpr uint32_t N = D / STEP;
     kv_values<TYPE, E> values[HELD ? N : 1][2];
     template <bool WHOLE>
@@ -457,7 +462,7 @@ HALO_DEVICE void prefill_rotate_store(const halo_prefill_args &a, const prefill_
                     rows[r * D + part * shape::SLICE + t * 16 + halo_chain_col(i)] = out[t][i];
             }
         halo_barrier();
-        for (uint32_t r = halo_wave(); r < N && first + r < job.n_rows; r += 4) {
+        for (uint32_t r = halo_wave(); r < N && first + r < job.n_rows; r += shape::WAVES) {
             float v[D / 32];
             for (uint32_t i = 0; i < D / 32; i++)
                 v[i] = rows[r * D + halo_lane() + 32 * i];
@@ -510,7 +515,7 @@ template <uint32_t TYPE, int D> HALO_DEVICE void prefill(const halo_prefill_args
         halo_barrier();
         if constexpr (!shape::SHARED)
             fetch_ahead(base + shape::KEYS);
-        const bool seen = base <= pos0 + group * 16 + 15; /* by a row of the wave */
+        const bool seen = group * 16 < n_rows && base <= pos0 + group * 16 + 15; /* by a row of the wave */
         halo_acc scores[shape::KEYS / 16] = {};
         if (seen) {
             prefill_scores<D>(a.kv.head_dim_k, part, lds, q, scores);
@@ -546,10 +551,14 @@ typedef prefill_lds<128> prefill_lds_128;
 typedef prefill_lds<256> prefill_lds_256;
 typedef prefill_lds<512> prefill_lds_512;
 
+/* Resident blocks per SM: of 256 threads whose registers are the most that a thread can have, one. */
+template <int D> constexpr int prefill_resident = PREFILL_THREADS(D) > 128 ? 1 : 2;
+
 #define HALO_PREFILL_KERNEL(TYPE, type, d)                                                                             \
-    HALO_KERNEL(prefill_##type##_d##d, halo_prefill_args, 128)                                                         \
+    HALO_KERNEL_RESIDENT(prefill_##type##_d##d, halo_prefill_args, PREFILL_THREADS(d), prefill_resident<d>)            \
     {                                                                                                                  \
         HALO_LDS(prefill_lds_##d, lds);                                                                                \
+        halo_inputs_ready();                                                                                           \
         prefill<HALO_KV_##TYPE, d>(a, lds);                                                                            \
     }
 HALO_PREFILL_KERNEL(F32, f32, 128)

@@ -322,7 +322,7 @@ static void prefill_shape(const struct shape *s, uint32_t n_pos, uint32_t n_rows
     args.kv.page_first = first;
     char name[40];
     snprintf(name, sizeof(name), "prefill_%s_d%u", s->name, d);
-    gfx_run(name, TILES, s->n_head, d / 128, &args);
+    gfx_run(name, TILES, s->n_head, HALO_PREFILL_BLOCKS(d), &args);
     double want[512];
     for (uint32_t r = 0; r < n; r++)
         for (uint32_t h = 0; h < s->n_head && pos[r] >= 0; h++) {
