@@ -15,10 +15,16 @@
 #define FIXTURE_MAX 400
 /* How many threads a test of the device runs with. */
 #define MOST_THREADS 3
-#ifdef __SANITIZE_ADDRESS__ /* it looks at memory, for which one number of threads does */
+/* Which types of cache a test goes through. AddressSanitizer looks at memory, for which one number of threads, a plain
+ * type and a quantized one do. */
+#ifdef __SANITIZE_ADDRESS__
 #define FEWEST_THREADS MOST_THREADS
+#define KV_FIRST HALO_KV_F16
+#define KV_STEP 2
 #else
 #define FEWEST_THREADS 1
+#define KV_FIRST HALO_KV_F32
+#define KV_STEP 1
 #endif
 
 struct fixture {

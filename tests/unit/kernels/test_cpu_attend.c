@@ -270,7 +270,7 @@ static void every_shape_of_heads(void **state)
 static void across_pages_and_splits(void **state)
 {
     static const uint32_t chunks[] = {600, 1, 100, 37};
-    for (uint32_t t = HALO_KV_F32; t <= HALO_KV_Q4; t++)
+    for (uint32_t t = KV_FIRST; t <= HALO_KV_Q4; t += KV_STEP)
         try_shape((struct shape){(enum halo_kv_type)t, 4, 2, 16, 24, 640, 600}, 600, chunks, 4, false, 31);
 }
 
@@ -278,7 +278,7 @@ static void across_pages_and_splits(void **state)
 static void groups_of_different_shapes(void **state)
 {
     static const uint32_t chunks[] = {100, 1, 33};
-    for (uint32_t t = HALO_KV_F32; t <= HALO_KV_Q4; t++)
+    for (uint32_t t = KV_FIRST; t <= HALO_KV_Q4; t += KV_STEP)
         try_shape((struct shape){(enum halo_kv_type)t, 6, 2, 16, 24, 128, 100, .second = true}, 100, chunks, 3, false,
                   7);
 }

@@ -151,7 +151,7 @@ static void golden(struct fixture *f, enum halo_kv_type type, float *ret)
 }
 
 #define FOR_EACH_SETTING(f, type, want)                                                                                \
-    for (uint32_t type = HALO_KV_F32; type <= HALO_KV_Q4; type++)                                                      \
+    for (uint32_t type = KV_FIRST; type <= HALO_KV_Q4; type += KV_STEP)                                                \
         for (uint32_t v_ = (golden(&(f), (enum halo_kv_type)type, want), 0); v_ < 3 || (fixture_finish(&(f)), false);  \
              v_++)                                                                                                     \
             for (uint32_t n_threads_ = FEWEST_THREADS; n_threads_ <= MOST_THREADS; n_threads_++)                       \

@@ -16,12 +16,8 @@
 #include "hip_compare.h"
 
 #ifdef __SANITIZE_ADDRESS__ /* it looks at memory, for which a plain type of cache and a quantized one do */
-#define KV_FIRST HALO_KV_F16
-#define KV_STEP 2
 #define LONG_CASES 2
 #else
-#define KV_FIRST HALO_KV_F32
-#define KV_STEP 1
 #define LONG_CASES 4
 #endif
 
