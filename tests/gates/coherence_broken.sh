@@ -28,6 +28,8 @@ check 'norms without their offset' 1 '\*\*FAIL\*\* [a-z_]+: ' "HALO_INJECT=norm-
 check 'a page that is not copied for a prompt that shares a part of it' 1 '\*\*FAIL\*\* another reply when asked again' \
     "HALO_INJECT=stale-page $gate --matrix '$run/fox'"
 check 'the first replies are right then' 1 '^All 1 replies of cpu .*: 1 differ' "HALO_INJECT=stale-page $gate --matrix '$run/fox'"
+check 'log-probabilities behind it' 1 '\*\*FAIL\*\* log-probabilities behind a cached prefix differ by up to [0-9.]+ ' \
+    "HALO_INJECT=stale-page $gate --matrix '$run/fox'"
 check 'a hard detector: the small model repeats itself when decoded greedily' 1 '\*\*FAIL\*\* (.*; )?(period|long_collapse): from id' "$gate --matrix '$run/greedy'"
 check 'a missing model' 1 '\*\*FAIL\*\* request: not_found' "$gate --matrix '$run/nosuch'"
 check 'a missing prompt' 1 '\*\*FAIL\*\* the prompt file does not exist' "$gate --matrix '$run/none'"
@@ -59,4 +61,4 @@ check 'an engine that dies at once' 1 '\*\*FAIL\*\* (the engine died|request)' "
 other 'exec cat >/dev/null'
 check 'an engine that says nothing' 1 '\*\*FAIL\*\* ' "HALO_GATE_SECONDS=2 $other_gate"
 
-checks_end 24
+checks_end 25
