@@ -130,8 +130,9 @@ void halo_shutdown_saved(struct halo_daemon *daemon, const char *line, size_t le
                  !line ? "the engine died" : "its answer cannot be read");
     } else {
         if (ev.type == HALO_EV_SAVED)
-            halo_log(HALO_LOG_INFO, "cached prefixes are saved: %lld pages of %lld models, %lld bytes",
-                     (long long)ev.saved.pages, (long long)ev.saved.models, (long long)ev.saved.bytes);
+            halo_log(HALO_LOG_INFO, "cached prefixes are saved: %lld page%s of %lld model%s, %lld bytes",
+                     (long long)ev.saved.pages, ev.saved.pages == 1 ? "" : "s", (long long)ev.saved.models,
+                     ev.saved.models == 1 ? "" : "s", (long long)ev.saved.bytes);
         else
             halo_log(HALO_LOG_WARN, "cached prefixes are not saved: %s",
                      ev.type == HALO_EV_ERROR ? ev.error.message.at : "the engine sent another answer");
@@ -147,8 +148,9 @@ static void drain_over(uv_timer_t *timer)
     if (daemon->state != HALO_DAEMON_DRAINING)
         return;
     move(daemon, HALO_DAEMON_SAVING);
-    if (n_open(daemon) > 0)
-        halo_log(HALO_LOG_INFO, "%zu requests are still open and are ended now", n_open(daemon));
+    size_t n = n_open(daemon);
+    if (n > 0)
+        halo_log(HALO_LOG_INFO, "ending %zu request%s that %s still open", n, n == 1 ? "" : "s", n == 1 ? "is" : "are");
     halo_requests_end_all(&daemon->requests, HALO_ERROR_SHUTTING_DOWN,
                           "the daemon is shutting down; send the request again when it is back", halo_clock_ns());
     if (!ask_to_save(daemon))
@@ -164,8 +166,12 @@ void halo_daemon_stop(struct halo_daemon *daemon)
         save_ms = daemon->config->save_ms < drain_ms / 2 ? daemon->config->save_ms : drain_ms / 2;
     move(daemon, HALO_DAEMON_DRAINING);
     daemon->drain_ends_ns = halo_clock_ns() + (uint64_t)drain_ms * MS;
-    halo_log(HALO_LOG_INFO, "shutting down: %zu open requests have %lld ms to finish", n_open(daemon),
-             (long long)(drain_ms - save_ms));
+    size_t n = n_open(daemon);
+    if (n > 0)
+        halo_log(HALO_LOG_INFO, "shutting down: %zu open request%s may take %lld ms more", n, n == 1 ? "" : "s",
+                 (long long)(drain_ms - save_ms));
+    else
+        halo_log(HALO_LOG_INFO, "shutting down: no request is open");
     halo_notify_stopping();
     halo_notify_extend_ms((uint64_t)(daemon->config->drain_ms + daemon->config->kill_ms) + REAP_MS + 1000);
     halo_clients_stop(&daemon->clients);

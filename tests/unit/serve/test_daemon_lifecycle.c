@@ -300,7 +300,7 @@ static void prefixes_are_saved_at_the_end(void **state)
         const char *config, *how;
         const char *says, *asked;
     } rows[] = {
-        {"", "FAKE_SAVE=well", "cached prefixes are saved: 5 pages of 1 models, 4321 bytes", "within 1750 ms"},
+        {"", "FAKE_SAVE=well", "cached prefixes are saved: 5 pages of 1 model, 4321 bytes", "within 1750 ms"},
         {"", "FAKE_SAVE=die", "cached prefixes are not saved: the engine died", "asked to save"},
         {"[prefixes]\nsave_ms = 300\n", "FAKE_SAVE=never", "the engine did not answer in time", "within 263 ms"},
         {"[daemon]\ndrain_ms = 800\n", "FAKE_SAVE=never", "the engine did not answer in time", "asked to save"},
