@@ -133,7 +133,7 @@ check 'a model that is misspelt' 3 "did you mean 'fable-Q4_K_M'" -- "$ctl" load 
 check 'stats' 0 'counters' -- "$ctl" stats
 check 'diag' 0 'build' -- "$ctl" diag
 check 'unload' 0 'freed' -- "$ctl" unload fable-Q4_K_M
-check 'unload again is refused' 3 'not_found' -- "$ctl" unload fable-Q4_K_M
+check 'unload again is refused' 3 'not_found: model fable-Q4_K_M is not loaded$' -- "$ctl" unload fable-Q4_K_M
 check 'a model that is named is loaded' 0 'Once|[a-z]' -- "$ctl" -q generate -m fable-Q4_K_M -n 3 -t 0 'Once'
 check 'and is there from then on' 0 '^unloaded|freed' -- "$ctl" unload fable-Q4_K_M
 

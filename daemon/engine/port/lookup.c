@@ -51,11 +51,12 @@ static struct halo_instance *find_at(struct halo_port *port, struct halo_job *jo
     }
     struct halo_instance *found = halo_port_instance_of(port, &lookup->id);
     struct halo_instance *before = halo_port_instance_before(port, lookup->name, &lookup->id);
+    bool for_end = job->msg.type == HALO_MSG_UNLOAD || job->msg.type == HALO_MSG_RESET; /* then a load is no help */
     if (!found && before)
         refuse_replaced(port, job, before);
     else if (!found)
-        halo_job_end_error(port, job, HALO_ERROR_NOT_FOUND, "model %.200s is not loaded; send `load` first",
-                           lookup->name);
+        halo_job_end_error(port, job, HALO_ERROR_NOT_FOUND, "model %.200s is not loaded%s", lookup->name,
+                           for_end ? "" : "; send `load` first");
     return found;
 }
 
