@@ -52,21 +52,21 @@ int hipStreamCreateWithPriority(void **ret, unsigned int flags, int priority)
     return halo_client_leave(error);
 }
 
-/* What the client knows of a stream; the null stream has the default of each. */
-static int get(void *stream, const void *ret, struct halo_remote_slot **ret_slot)
+/* Enters a call that asks what the client knows of a stream; the null stream, which has no slot, has the default of
+ * each. */
+static int enter_query(void *stream, const void *ret, struct halo_remote_slot **ret_slot)
 {
     uint64_t bits;
-    if (!ret)
-        return HIP_INVALID_VALUE;
+    int error = halo_client_enter();
+    if (error || !ret)
+        return error ? error : HIP_INVALID_VALUE;
     return halo_client_stream(stream, &bits, ret_slot) ? 0 : HIP_INVALID_HANDLE;
 }
 
 int hipStreamGetFlags(void *stream, unsigned int *ret)
 {
     struct halo_remote_slot *slot;
-    int error = halo_client_enter();
-    if (!error)
-        error = get(stream, ret, &slot);
+    int error = enter_query(stream, ret, &slot);
     if (!error)
         *ret = slot ? slot->u.stream.flags : 0;
     return halo_client_leave(error);
@@ -75,9 +75,7 @@ int hipStreamGetFlags(void *stream, unsigned int *ret)
 int hipStreamGetPriority(void *stream, int *ret)
 {
     struct halo_remote_slot *slot;
-    int error = halo_client_enter();
-    if (!error)
-        error = get(stream, ret, &slot);
+    int error = enter_query(stream, ret, &slot);
     if (!error)
         *ret = slot ? slot->u.stream.priority : 0;
     return halo_client_leave(error);
@@ -86,9 +84,7 @@ int hipStreamGetPriority(void *stream, int *ret)
 int hipStreamGetDevice(void *stream, int *ret)
 {
     struct halo_remote_slot *slot;
-    int error = halo_client_enter();
-    if (!error)
-        error = get(stream, ret, &slot);
+    int error = enter_query(stream, ret, &slot);
     if (!error)
         *ret = slot ? slot->u.stream.device : halo_client_device_number();
     return halo_client_leave(error);
