@@ -9,6 +9,7 @@
 
 #include <client/conversation.h>
 #include <client/say.h>
+#include <client/suggest.h>
 #include <client/text.h>
 
 #include "ctl_priv.h"
@@ -141,6 +142,15 @@ static int read_turn(struct halo_ctl_editor *editor, char **ret, size_t *ret_n)
     return 0;
 }
 
+/* A slash and one word that is no command: misspelt, and no message for the model. */
+static void refuse_command(const char *turn)
+{
+    static const char *const names[] = {"reset", "system", "quit", "help"};
+    char text[256];
+    halo_client_did_you_mean(turn + 1, names, sizeof(names) / sizeof(*names), text, sizeof(text));
+    halo_client_say("unknown command %s%s (/help lists them; a space in front makes it a message)", turn, text);
+}
+
 /* Obeys "/reset", "/system TEXT", "/quit", "/help". True when the turn was one of them. */
 static bool run_command(struct conversation *talk, const char *turn, bool *ret_quit)
 {
@@ -158,6 +168,10 @@ static bool run_command(struct conversation *talk, const char *turn, bool *ret_q
         fputs("/reset forgets the conversation, /system TEXT sets the system message, /quit leaves;\n"
               "Ctrl-C stops a reply or discards the line, Ctrl-D leaves; several pasted lines are one turn\n",
               stderr);
+    } else if (strcmp(turn, "/system") == 0) {
+        halo_client_say("/system needs the text of the message");
+    } else if (turn[1] != '\0' && turn[1 + strspn(turn + 1, "abcdefghijklmnopqrstuvwxyz")] == '\0') {
+        refuse_command(turn);
     } else {
         return false;
     }

@@ -135,6 +135,18 @@ static void a_turn_is_a_whole_line(void **state)
     assert_string_equal(rig.out.at, "Hi\nHi\n");
 }
 
+static void a_misspelt_command_is_no_turn(void **state)
+{
+    static const char input[] = "/rest\n/system\n /rest\n";
+    ctl_start(&rig, &(struct ctl_setup){.args = ARGS("chat"), .input = input, .n_input = sizeof(input) - 1});
+    const struct halo_part_chat_list *messages = &ctl_request(&rig)->generate.messages;
+    assert_int_equal(messages->n, 1);
+    assert_str(messages->at[0].content.text, " /rest");
+    assert_int_equal(answer_reply("stop", 1), 0);
+    assert_shown(&rig.err, "unknown command /rest; did you mean 'reset'?");
+    assert_shown(&rig.err, "/system needs the text");
+}
+
 /* Latin-1 and NUL, wherever text comes from: refused with the place and the byte, and nothing is sent. */
 static void what_is_no_text_is_refused(void **state)
 {
@@ -681,6 +693,7 @@ int main(void)
         cmocka_unit_test_teardown(ids_are_read_from_a_file, finish_rig),
         cmocka_unit_test_teardown(an_interrupt_ends_the_wait_for_input, finish_rig),
         cmocka_unit_test_teardown(a_turn_is_a_whole_line, finish_rig),
+        cmocka_unit_test_teardown(a_misspelt_command_is_no_turn, finish_rig),
         cmocka_unit_test_teardown(what_is_no_text_is_refused, finish_rig),
         cmocka_unit_test_teardown(a_relative_path_is_sent_whole, finish_rig),
         cmocka_unit_test_teardown(a_closed_output_does_not_become_the_socket, finish_rig),
