@@ -42,6 +42,7 @@ check 'nothing for this device' 3 'nothing was checked' "HALO_GPU_LOCK='$run/loc
 check 'a device that does not start' 1 '\*\*FAIL\*\* ' "HALO_GPU_LOCK='$run/lock' $gate --device hip --hip-lib /nosuch.so"
 check 'one of two devices has no cell' 1 'no cell for this device' "HALO_GPU_LOCK='$run/lock' $gate --device cpu,hip --matrix '$run/fox'"
 check 'an unknown device in the list' 2 'unknown device .hpi.' "$gate --device cpu,hpi"
+check 'a report that cannot be written' 2 'cannot write the report /nosuch/report' "$gate --matrix '$run/fox' --report /nosuch/report"
 check 'wrong usage' 2 'quick' "$gate --frobnicate"
 check 'no build' 2 'does not exist' "'$root/scripts/coherence-gate' --build '$run'"
 
@@ -61,4 +62,4 @@ check 'an engine that dies at once' 1 '\*\*FAIL\*\* (the engine died|request)' "
 other 'exec cat >/dev/null'
 check 'an engine that says nothing' 1 '\*\*FAIL\*\* ' "HALO_GATE_SECONDS=2 $other_gate"
 
-checks_end 25
+checks_end 26

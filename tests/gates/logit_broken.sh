@@ -22,6 +22,7 @@ check 'a missing layer does not pass' 1 'nothing that this breaks' "HALO_INJECT=
 check 'a product that is not mixed does not pass' 1 'nothing that this breaks' "HALO_INJECT=mixed-nan@2 $gate"
 check 'nothing checked' 3 'Nothing was checked' "$gate --model nosuch"
 check 'a model that does not exist beside one that does' 1 '^\| nosuch \|.*FAIL: no row' "$gate --model fable-Q4_K_M,nosuch"
+check 'measured, too' 1 '^\| nosuch \|.*FAIL: no row' "$gate --measure --model fable-Q4_K_M,nosuch"
 check 'the full form without its files' 1 'FAIL: could not be run' "$gate --full --model draft-Q8_0"
 check 'every model that has recordings has a row for each device' 1 '^0$' \
     "HALO_GPU_LOCK='$run/lock' $gate --full --device cpu,hip | grep -c 'no row'"
@@ -50,4 +51,4 @@ END
 check 'an empty table' 3 'Nothing was checked' "echo '# none' >'$run/t'; $program --bounds '$run/t'"
 check 'a model without a recording' 1 'no such model' "echo 'tree other cpu f16 p_short 0.1 1 0.6' >'$run/t'; $program --bounds '$run/t'"
 
-checks_end 32
+checks_end 33

@@ -290,7 +290,9 @@ static struct tally cells_run(const struct options *options, const struct halo_b
         tally.n_failed += failed[i];
     }
     if (!options->measure && tally.n_run > 0)
-        tally.n_failed += unbounded_print(options, bounds) + unknown_print(options, bounds);
+        tally.n_failed += unbounded_print(options, bounds);
+    if (tally.n_run > 0)
+        tally.n_failed += unknown_print(options, bounds);
     for (size_t i = 0; i < bounds->n && !options->measure; i++) {
         struct halo_golden_settings settings;
         if (wanted(options, &bounds->at[i]) && (failed[i] || options->layers) && data_of(&bounds->at[i], &data) &&
