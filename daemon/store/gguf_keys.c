@@ -82,13 +82,22 @@ int halo_gguf_get_f64(const struct halo_gguf *gguf, const char *name, double *re
     return 0;
 }
 
+/* The key, which must be of this kind. HALO_GGUF_ABSENT, or the fault. */
+static int find_of_kind(const struct halo_gguf *gguf, const char *name, enum halo_gguf_kind kind, const char *wanted,
+                        const struct gguf_key **ret, struct halo_fault *fault)
+{
+    *ret = gguf_part_find_key(&gguf->parts[0], name);
+    if (!*ret)
+        return HALO_GGUF_ABSENT;
+    return (*ret)->kind == kind ? 0 : wrong_type(*ret, name, wanted, fault);
+}
+
 int halo_gguf_get_bool(const struct halo_gguf *gguf, const char *name, bool *ret, struct halo_fault *fault)
 {
-    const struct gguf_key *key = gguf_part_find_key(&gguf->parts[0], name);
-    if (!key)
-        return HALO_GGUF_ABSENT;
-    if (key->kind != HALO_GGUF_BOOL)
-        return wrong_type(key, name, "a bool", fault);
+    const struct gguf_key *key;
+    int r = find_of_kind(gguf, name, HALO_GGUF_BOOL, "a bool", &key, fault);
+    if (r)
+        return r;
     *ret = gguf->parts[0].source.bytes[key->value_at] != 0;
     return 0;
 }
@@ -96,11 +105,10 @@ int halo_gguf_get_bool(const struct halo_gguf *gguf, const char *name, bool *ret
 int halo_gguf_get_string(const struct halo_gguf *gguf, const char *name, struct halo_span *ret,
                          struct halo_fault *fault)
 {
-    const struct gguf_key *key = gguf_part_find_key(&gguf->parts[0], name);
-    if (!key)
-        return HALO_GGUF_ABSENT;
-    if (key->kind != HALO_GGUF_STRING)
-        return wrong_type(key, name, "a string", fault);
+    const struct gguf_key *key;
+    int r = find_of_kind(gguf, name, HALO_GGUF_STRING, "a string", &key, fault);
+    if (r)
+        return r;
     *ret = (struct halo_span){(const char *)gguf->parts[0].source.bytes + key->value_at, key->value_n};
     return 0;
 }
@@ -108,11 +116,10 @@ int halo_gguf_get_string(const struct halo_gguf *gguf, const char *name, struct 
 int halo_gguf_get_array(const struct halo_gguf *gguf, const char *name, struct halo_gguf_array *ret,
                         struct halo_fault *fault)
 {
-    const struct gguf_key *key = gguf_part_find_key(&gguf->parts[0], name);
-    if (!key)
-        return HALO_GGUF_ABSENT;
-    if (key->kind != HALO_GGUF_ARRAY)
-        return wrong_type(key, name, "an array", fault);
+    const struct gguf_key *key;
+    int r = find_of_kind(gguf, name, HALO_GGUF_ARRAY, "an array", &key, fault);
+    if (r)
+        return r;
     const uint8_t *at = gguf->parts[0].source.bytes + key->value_at;
     *ret = (struct halo_gguf_array){key->element_kind, key->n, at, at + key->value_n, key->n};
     return 0;
