@@ -65,8 +65,6 @@ struct halo_hip_compiler {
     uint32_t min_span, max_span;
 };
 
-#define HALO_HIP_WIDE_FROM 48 /* rows of an expert, on average, for which a wide tile is better than narrow ones */
-
 /* emit.c */
 struct halo_hip_emission {
     uint32_t op, type;              /* of variants.def */
@@ -140,9 +138,9 @@ static inline struct halo_hip_amount halo_hip_per_span(uint32_t times)
     return (struct halo_hip_amount){HALO_HIP_SPAN, times, 1, 0};
 }
 /* Tiles of experts, of n_used slots to a row. */
-static inline struct halo_hip_amount halo_hip_expert_tiles(uint32_t n_used, uint32_t n_experts, uint32_t tile_rows)
+static inline struct halo_hip_amount halo_hip_expert_tiles(uint32_t n_used, uint32_t n_experts)
 {
-    return (struct halo_hip_amount){HALO_HIP_EXPERT_TILES, n_used, n_experts, tile_rows};
+    return (struct halo_hip_amount){HALO_HIP_EXPERT_TILES, n_used, n_experts, 0};
 }
 static inline struct halo_hip_amount halo_hip_over(struct halo_hip_amount amount, uint32_t over)
 {
@@ -172,13 +170,6 @@ void halo_hip_forms_set_half(struct halo_hip_compiler *c, enum halo_hip_half_pla
                              uint32_t n_cols, bool strips);
 /* Sorts the slots of a choice by expert and cuts them into the tiles that the product takes. */
 int halo_hip_form_groups(struct halo_hip_compiler *c, const struct halo_op_moe_matmul *u);
-/* Calls `emit` for the spans whose experts have too few rows to fill much of a wide tile, and for the others. */
-typedef int halo_hip_emit_tiles_fn(struct halo_hip_compiler *c, const struct halo_op_moe_matmul *u, uint32_t tile_rows);
-int halo_hip_emit_tiles(struct halo_hip_compiler *c, const struct halo_op_moe_matmul *u, halo_hip_emit_tiles_fn *emit);
-static inline uint32_t halo_hip_wide_rows(const struct halo_plan *plan, const struct halo_op_moe_matmul *u)
-{
-    return HALO_HIP_CEIL(HALO_HIP_WIDE_FROM * plan->weights[u->weight[0]].n_experts, u->n_used);
-}
 
 /* product.c: n matrices of one type over the rows of the span. With row_index they are picked out of x by the batch's
  * outputs, at most HALO_HIP_GEMV_ROWS_MAX of them. */

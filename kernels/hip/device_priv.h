@@ -337,9 +337,9 @@ static inline uint32_t halo_hip_n_levels(const struct halo_plan *plan)
     return n;
 }
 
-static inline uint32_t halo_hip_moe_tiles(uint32_t n_slots, uint32_t n_experts, uint32_t tile_rows)
+static inline uint32_t halo_hip_moe_tiles(uint32_t n_slots, uint32_t n_experts)
 {
-    return n_slots / tile_rows + (n_experts < n_slots ? n_experts : n_slots);
+    return n_slots / HALO_GEMM_ROWS + (n_experts < n_slots ? n_experts : n_slots);
 }
 
 /* Whether products with this type read activation rows (quantized) instead of floats. */

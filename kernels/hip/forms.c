@@ -9,22 +9,6 @@
 #define HALF_ROWS_MAX 32    /* of half_rows; more take half_waves (variants.def), unless they are long: */
 #define HALF_LONG_COLS 2048 /* a wave would go through such a row in many steps, one after the other */
 
-int halo_hip_emit_tiles(struct halo_hip_compiler *c, const struct halo_op_moe_matmul *u, halo_hip_emit_tiles_fn *emit)
-{
-    uint32_t wide = halo_hip_wide_rows(c->plan, u), min = c->min_span, max = c->max_span;
-    int r = 0;
-    if (min < wide) {
-        halo_hip_span_limit(c, min, max < wide ? max : wide - 1);
-        r = emit(c, u, HALO_MOE_TILE);
-    }
-    if (!r && max >= wide) {
-        halo_hip_span_limit(c, min < wide ? wide : min, max);
-        r = emit(c, u, HALO_MOE_TILE_WIDE);
-    }
-    halo_hip_span_limit(c, min, max);
-    return r;
-}
-
 void halo_hip_forms_init(struct halo_hip_forms *forms)
 {
     *forms = (struct halo_hip_forms){.act_last = HALO_HIP_ACTS - 1, .grouped_choice = HALO_NONE};
@@ -114,16 +98,18 @@ int halo_hip_form_half(struct halo_hip_compiler *c, uint16_t value, const float 
                                        HALO_HIP_PATCHES(HALO_HIP_AMOUNT(struct halo_half_args, n_rows, n_rows))});
 }
 
-static int emit_groups(struct halo_hip_compiler *c, const struct halo_op_moe_matmul *u, uint32_t tile_rows)
+int halo_hip_form_groups(struct halo_hip_compiler *c, const struct halo_op_moe_matmul *u)
 {
     uint32_t n_experts = c->plan->weights[u->weight[0]].n_experts;
-    struct halo_hip_amount n_tiles = halo_hip_expert_tiles(u->n_used, n_experts, tile_rows);
+    struct halo_hip_amount n_tiles = halo_hip_expert_tiles(u->n_used, n_experts);
     struct halo_moe_group_args args = {.choice = halo_hip_value(c->model, u->choice),
                                        .slot = c->model->scratch.moe_slot,
                                        .tile = c->model->scratch.moe_tile,
                                        .n_used = u->n_used,
-                                       .n_expert = n_experts,
-                                       .tile_rows = tile_rows};
+                                       .n_expert = n_experts};
+    if (u->choice != HALO_NONE && c->forms.grouped_choice == u->choice)
+        return 0;
+    c->forms.grouped_choice = u->choice;
     return halo_hip_emit(
         c, &(struct halo_hip_emission){
                .op = HALO_HIP_MOE_GROUP,
@@ -132,12 +118,4 @@ static int emit_groups(struct halo_hip_compiler *c, const struct halo_op_moe_mat
                HALO_HIP_ARGS(args),
                HALO_HIP_PATCHES(HALO_HIP_AMOUNT(struct halo_moe_group_args, n_slots, halo_hip_per_row(u->n_used)),
                                 HALO_HIP_AMOUNT(struct halo_moe_group_args, n_tiles, n_tiles))});
-}
-
-int halo_hip_form_groups(struct halo_hip_compiler *c, const struct halo_op_moe_matmul *u)
-{
-    if (u->choice != HALO_NONE && c->forms.grouped_choice == u->choice)
-        return 0;
-    c->forms.grouped_choice = u->choice;
-    return halo_hip_emit_tiles(c, u, emit_groups);
 }

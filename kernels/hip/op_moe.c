@@ -165,7 +165,7 @@ static int emit_few(struct halo_hip_compiler *c, const struct halo_op_moe_matmul
 }
 
 /* All of u's matrices. */
-static int emit_tiles(struct halo_hip_compiler *c, const struct halo_op_moe_matmul *u, uint32_t tile_rows)
+static int emit_tiles(struct halo_hip_compiler *c, const struct halo_op_moe_matmul *u)
 {
     const struct halo_weight *w = &c->plan->weights[u->weight[0]];
     const struct halo_hip_half_form *form = &c->forms.half[c->forms.half_last];
@@ -186,13 +186,11 @@ static int emit_tiles(struct halo_hip_compiler *c, const struct halo_op_moe_matm
         args.glu = c->glu;
         n_col_tiles = HALO_HIP_CEIL(args.matrix[0].n_rows, HALO_GEMM_COLS / 2);
     }
-    return halo_hip_emit(c,
-                         &(struct halo_hip_emission){.op = HALO_HIP_MOE_GEMM,
-                                                     .type = w->type,
-                                                     .rows = tile_rows,
-                                                     .grid = {halo_hip_expert_tiles(u->n_used, w->n_experts, tile_rows),
-                                                              halo_hip_fixed(n_col_tiles)},
-                                                     HALO_HIP_ARGS(args)});
+    return halo_hip_emit(c, &(struct halo_hip_emission){
+                                .op = HALO_HIP_MOE_GEMM,
+                                .type = w->type,
+                                .grid = {halo_hip_expert_tiles(u->n_used, w->n_experts), halo_hip_fixed(n_col_tiles)},
+                                HALO_HIP_ARGS(args)});
 }
 
 /* n matrices of one type. */
@@ -209,7 +207,7 @@ static int emit_many(struct halo_hip_compiler *c, const struct halo_op_moe_matmu
     if (!r)
         r = halo_hip_form_half(c, u->x, halo_hip_value(c->model, u->x), halo_hip_per_row(u->per_slot ? u->n_used : 1),
                                c->plan->weights[u->weight[first]].n_cols, false);
-    return r ? r : halo_hip_emit_tiles(c, &of, emit_tiles);
+    return r ? r : emit_tiles(c, &of);
 }
 
 /* What the chosen experts gave, times their factors. */
@@ -249,7 +247,7 @@ bool halo_hip_uses_expert_tiles(const struct halo_hip_compiler *c, const struct 
     bool sparse = u->choice != HALO_NONE && c->min_rows <= HALO_STRIP_X &&
                   halo_hip_uses_strips(c, w->type, c->min_rows, w->n_cols);
     return halo_hip_uses_gemm(c->min_rows, w->n_cols) && !sparse &&
-           halo_hip_kernel_find(c->model->device, HALO_HIP_MOE_GEMM, w->type, HALO_MOE_TILE) >= 0;
+           halo_hip_kernel_find(c->model->device, HALO_HIP_MOE_GEMM, w->type, c->min_rows) >= 0;
 }
 
 /* Whether one launch takes both. */

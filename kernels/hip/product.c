@@ -27,9 +27,9 @@ bool halo_hip_uses_strips(const struct halo_hip_compiler *c, uint32_t type, uint
            halo_hip_kernel_find(c->model->device, HALO_HIP_STRIP, type, pass) >= 0;
 }
 
-static int emit_gemm(struct halo_hip_compiler *c, const struct halo_hip_product *p, int variant)
+static int emit_gemm(struct halo_hip_compiler *c, const struct halo_hip_product *p)
 {
-    uint32_t tile = halo_hip_variants[variant].max_rows ? HALO_GEMM_ROWS : HALO_GEMM_ROWS_WIDE, n_col_tiles = 0;
+    uint32_t n_col_tiles = 0;
     struct halo_gemm_args args = {.n_cols = p->n_cols};
     for (uint32_t i = 0; i < p->n_matrices; i++) {
         args.matrix[i] = p->matrix[i];
@@ -48,7 +48,7 @@ static int emit_gemm(struct halo_hip_compiler *c, const struct halo_hip_product 
                    c, &(struct halo_hip_emission){
                           .op = HALO_HIP_GEMM,
                           .type = p->type,
-                          .grid = {halo_hip_over(halo_hip_per_span(1), tile), halo_hip_fixed(n_col_tiles)},
+                          .grid = {halo_hip_over(halo_hip_per_span(1), HALO_GEMM_ROWS), halo_hip_fixed(n_col_tiles)},
                           HALO_HIP_ARGS(args),
                           HALO_HIP_PATCHES(HALO_HIP_AMOUNT(struct halo_gemm_args, n_rows, halo_hip_per_span(1)))});
 }
@@ -200,8 +200,7 @@ int halo_hip_emit_product(struct halo_hip_compiler *c, const struct halo_hip_pro
 {
     if (halo_hip_uses_strips(c, p->type, c->min_span, p->n_cols))
         return emit_strips(c, p);
-    int variant = halo_hip_uses_gemm(c->min_span, p->n_cols)
-                      ? halo_hip_kernel_find(c->model->device, HALO_HIP_GEMM, p->type, c->min_span)
-                      : -1;
-    return variant >= 0 ? emit_gemm(c, p, variant) : emit_gemv(c, p);
+    bool is_gemm = halo_hip_uses_gemm(c->min_span, p->n_cols) &&
+                   halo_hip_kernel_find(c->model->device, HALO_HIP_GEMM, p->type, c->min_span) >= 0;
+    return is_gemm ? emit_gemm(c, p) : emit_gemv(c, p);
 }

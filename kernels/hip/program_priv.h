@@ -46,7 +46,7 @@ enum halo_hip_count {
     HALO_HIP_SPAN,         /* rows, outputs or tiles of the span that is launched */
     HALO_HIP_SPLITS,       /* splits of a context in decode attention, with `times` blocks for each of them and row, in
                               all `most` or, if that is 0, blocks_wanted */
-    HALO_HIP_EXPERT_TILES, /* tiles of `most` rows: `times` slots of each row of the batch, `over` experts */
+    HALO_HIP_EXPERT_TILES, /* `times` slots of each row of the batch, `over` experts */
 };
 struct halo_hip_amount {
     enum halo_hip_count count;

@@ -52,7 +52,7 @@ static uint32_t amount_of(const struct halo_hip_run *run, const struct span *spa
     case HALO_HIP_SEQUENCES: n = run->n_seqs; break;
     case HALO_HIP_SPAN: n = span->n; break;
     case HALO_HIP_SPLITS: return count_splits(run, amount, span->n);
-    case HALO_HIP_EXPERT_TILES: return halo_hip_moe_tiles(run->n_rows * amount->times, amount->over, amount->most);
+    case HALO_HIP_EXPERT_TILES: return halo_hip_moe_tiles(run->n_rows * amount->times, amount->over);
     }
     n = HALO_HIP_CEIL(n * amount->times, amount->over);
     return (uint32_t)(amount->most && n > amount->most ? amount->most : n);

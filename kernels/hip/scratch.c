@@ -55,7 +55,7 @@ static void need_experts(struct needs *needs, const struct halo_plan *plan, cons
     uint64_t n_slots = (uint64_t)plan->max_rows * u->n_used;
     need_product(needs, w->n_cols, u->per_slot ? n_slots : plan->max_rows);
     raise_to(&needs->slots, n_slots);
-    raise_to(&needs->tiles, halo_hip_moe_tiles((uint32_t)n_slots, w->n_experts, HALO_MOE_TILE));
+    raise_to(&needs->tiles, halo_hip_moe_tiles((uint32_t)n_slots, w->n_experts));
 }
 
 /* Splits of attention with heads of so many elements. */

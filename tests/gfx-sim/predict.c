@@ -1,10 +1,11 @@
 /* predict.c: what the cycle model (cycles.h) says about the gemm, gemv and attention kernels of a code object, as
  * Markdown.
  *
- *   isa_predict [-l PERCENT] [-c LINES] [-b BYTES] [-g] [PREFIX]...
+ *   isa_predict [-l PERCENT] [-c LINES] [-b BYTES] [-f CLOCKS] [-g] [-r ROWS] [PREFIX]...
  *
  * Of $HALO_ISA_OBJECT's kernels whose names begin so, default all. Options change what is assumed: -l scales the
- * latencies of LDS and caches, -c is the size of L0, -b what the L2 gives a WGP in a clock.
+ * latencies of LDS and caches, -c is the size of L0, -b what the L2 gives a WGP in a clock, -f the latency of what L0
+ * does not have. -g: gemm has a GLU in its epilogue. -r: a tile of gemm has so many rows of x.
  *
  * One block of each kernel is executed, whole tiles of it: of gemm with PRODUCT_COLS columns, of prefill the last rows
  * of PROMPT positions, of attend and latent_tiles one row over so many. Then the model replays it for as many blocks as
@@ -35,6 +36,7 @@ static char **prefixes;
 static int n_prefixes;
 static uint32_t n_seen;
 static bool has_glu;
+static uint32_t tile_rows = HALO_GEMM_ROWS; /* that a tile of gemm has */
 
 static bool is_wanted(const char *kernel)
 {
@@ -269,10 +271,11 @@ static double flops_of(uint32_t n_rows)
     return 2.0 * n_rows * HALO_GEMM_COLS * PRODUCT_COLS;
 }
 
-static void gemm(const struct gfx_type *type, uint32_t n_rows)
+static void gemm(const struct gfx_type *type)
 {
     char name[40];
-    snprintf(name, sizeof(name), "gemm_%s_m%u", type->name, n_rows);
+    const uint32_t n_rows = tile_rows;
+    snprintf(name, sizeof(name), "gemm_%s", type->name);
     if (!is_wanted(name))
         return;
     struct product p = product_make(type->type, n_rows);
@@ -290,10 +293,11 @@ static void gemm(const struct gfx_type *type, uint32_t n_rows)
     product_free(&p);
 }
 
-static void moe_gemm(const struct gfx_type *type, uint32_t n_rows)
+static void moe_gemm(const struct gfx_type *type)
 {
     char name[40];
-    snprintf(name, sizeof(name), "moe_gemm_%s%s", type->name, n_rows == HALO_MOE_TILE_WIDE ? "_m128" : "");
+    const uint32_t n_rows = tile_rows;
+    snprintf(name, sizeof(name), "moe_gemm_%s", type->name);
     if (!is_wanted(name))
         return;
     struct product p = product_make(type->type, n_rows);
@@ -520,10 +524,8 @@ static void table(void **state)
            "limit |\n|---|---|---|---|---|---|---|---|---|---|---|---|\n");
     published_dense();
     for (uint32_t t = 0; t < gfx_n_types; t++) {
-        gemm(&gfx_types[t], 32);
-        gemm(&gfx_types[t], 128);
-        moe_gemm(&gfx_types[t], HALO_MOE_TILE);
-        moe_gemm(&gfx_types[t], HALO_MOE_TILE_WIDE);
+        gemm(&gfx_types[t]);
+        moe_gemm(&gfx_types[t]);
         gemv(&gfx_types[t]);
         fusions(&gfx_types[t]);
     }
@@ -551,6 +553,10 @@ static bool set(int option, uint32_t n)
         machine.l0_lines = n;
     } else if (option == 'b') {
         machine.far_bytes = n;
+    } else if (option == 'f') {
+        machine.far_latency = n;
+    } else if (option == 'r' && n <= HALO_GEMM_ROWS) {
+        tile_rows = n;
     } else {
         return false;
     }
@@ -562,11 +568,12 @@ int main(int argc, char **argv)
     const char *path = getenv("HALO_ISA_OBJECT");
     struct halo_fault fault = {0};
     machine = isa_gfx1151;
-    for (int option; (option = getopt(argc, argv, "l:c:b:g")) != -1;)
+    for (int option; (option = getopt(argc, argv, "l:c:b:f:r:g")) != -1;)
         if (option == 'g') {
             has_glu = true;
         } else if (!set(option, (uint32_t)atoi(optarg))) {
-            fprintf(stderr, "isa_predict: -l PERCENT, -c LINES (at most 4096) and -b BYTES take numbers above 0\n");
+            fprintf(stderr, "isa_predict: -l PERCENT, -c LINES (at most 4096), -b BYTES, -f CLOCKS and -r ROWS (at "
+                            "most 128) take numbers above 0\n");
             return 2;
         }
     if (!path || isa_open(path, &module, &fault) < 0) {

@@ -134,8 +134,8 @@ static void a_product_of_the_engine_is_predicted(void **state)
                                   .scale = scale,
                                   .n_cols = COLS,
                                   .n_rows = ROWS};
-    run(engine, "gemm_f16_m128", WAVES * 32, &args, sizeof(args));
-    const struct isa_kernel *k = isa_find(engine, "gemm_f16_m128");
+    run(engine, "gemm_f16", WAVES * 32, &args, sizeof(args));
+    const struct isa_kernel *k = isa_find(engine, "gemm_f16");
     const uint32_t fits = isa_resident(&machine, k, WAVES);
     assert_in_range(fits, 1, machine.waves); /* of a block with four waves each SIMD has one */
     const struct isa_cycles all = replay(0, 2), one = replay(1, 2 * fits);

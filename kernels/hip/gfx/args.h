@@ -124,12 +124,11 @@ struct halo_half_align_args {
     uint32_t n_cols, n_rows;
 };
 
-/* gemm_<type>_m<tile>: the same for many rows, in f16 with f32 sums. Grid (ceil(n_rows / tile), sum of ceil(n_rows /
- * HALO_GEMM_COLS) of the matrices; one that is not there has no rows). With a GLU (ceil(n_rows / tile), ceil(n_rows /
- * (HALO_GEMM_COLS / 2)) of one of its two matrices), and nothing goes to their out. n_cols % 32 == 0. */
+/* gemm_<type>: the same for many rows, in f16 with f32 sums. Grid (ceil(n_rows / HALO_GEMM_ROWS), sum of ceil(n_rows /
+ * HALO_GEMM_COLS) of the matrices; one that is not there has no rows). With a GLU (ceil(n_rows / HALO_GEMM_ROWS),
+ * ceil(n_rows / (HALO_GEMM_COLS / 2)) of one of its two matrices), and nothing goes to their out. n_cols % 32 == 0. */
 #define HALO_GEMM_COLS 128 /* weight rows of a block */
-#define HALO_GEMM_ROWS 32  /* rows of a block of gemm_<type>_m32 */
-#define HALO_GEMM_ROWS_WIDE 128
+#define HALO_GEMM_ROWS 128 /* rows of x */
 struct halo_gemm_args {
     struct halo_matrix_arg matrix[3];
     const uint16_t *half; /* of half_rows */
@@ -382,22 +381,19 @@ struct halo_moe_gemv_args {
     uint32_t early; /* choice is older than what the launch in front leaves */
 };
 
-/* moe_group: sorts the slots by expert and cuts each expert's into tiles of tile_rows. Grid (n_expert). */
-#define HALO_MOE_TILE 32       /* rows of the tiles of moe_gemm_<type> */
-#define HALO_MOE_TILE_WIDE 128 /* of those of moe_gemm_<type>_m128 */
+/* moe_group: sorts the slots by expert and cuts each expert's into tiles of HALO_GEMM_ROWS. Grid (n_expert). */
 struct halo_moe_tile {
     uint32_t expert, first, n_slots;
 }; /* first: index into slot[]; n_slots 0: a tile that is not needed */
 struct halo_moe_group_args {
     const float *choice;
     uint32_t *slot;                              /* [n_slots] slots in the order of their experts */
-    struct halo_moe_tile *tile;                  /* [n_slots / tile_rows + min(n_expert, n_slots)] */
+    struct halo_moe_tile *tile;                  /* [n_slots / HALO_GEMM_ROWS + min(n_expert, n_slots)] */
     uint32_t n_slots, n_used, n_expert, n_tiles; /* n_tiles: of the array */
-    uint32_t tile_rows;
 };
 
-/* moe_gemm_<type>, moe_gemm_<type>_m128: for many rows. Grid (n_tiles, sum of ceil(n_rows / HALO_GEMM_COLS) of the
- * matrices). half and scale: a row for each slot (per_slot) or for each row of the batch. */
+/* moe_gemm_<type>: for many rows. Grid (n_tiles, sum of ceil(n_rows / HALO_GEMM_COLS) of the matrices). half and scale:
+ * a row for each slot (per_slot) or for each row of the batch. */
 struct halo_moe_gemm_args {
     struct halo_expert_arg matrix[2]; /* the second has no rows, or as many as the first */
     const uint16_t *half;

@@ -1,12 +1,13 @@
 /* gemm.h: the products of many rows: f16 matrix tiles with f32 sums. What the gemm and moe_gemm kernels of all types
  * share.
  *
- * A block of four waves computes ROWS rows of x by 128 weight rows. The K axis goes by slabs of 32 columns or of 64.
+ * A block of four waves computes up to 128 rows of x by 128 weight rows. The K axis goes by slabs of 32 columns or 64.
  * Slabs of x lie in LDS, the next ones on their way while the waves multiply one. Weights in f16 are brought like x;
  * of other types a thread loads one unit of 32, or two, while the slab before is multiplied, and expands them to f16
  * in LDS when that is done.
- *   ROWS = 128: a wave computes 64 x 64, 4 x 4 tiles; ROWS = 32: 32 x 32, 2 x 2 tiles. Half of the weight rows are in
- *   the first half of the block's (gemm_store.h).
+ * A wave has HALO_GEMM_WAVE_COLS weight rows (GEMM_M x GEMM_N tiles of 16 x 16), half of them in the first half of the
+ * block's (gemm_store.h), and multiplies no tile without rows. On AMD's chips that is 32 with all rows of x, so that a
+ * block costs what its rows are in sixteens, and what bringing the weights to f16 takes.
  * In a tile A is x and B is the weights: neighbouring lanes hold neighbouring outputs of a row, which are stored
  * together.
  */
@@ -29,10 +30,16 @@ template <uint32_t TYPE> struct gemm_shape {
 #else
     static constexpr uint32_t SLAB = 32, X_SLABS = 2, W_SLABS = 2;
 #endif
-    static constexpr uint32_t PITCH = halo_slab_pitch<SLAB>, AHEAD = X_SLABS - 1;
+    static constexpr uint32_t AHEAD = X_SLABS - 1;
     /* Units that a thread loads together: a unit is 16 bytes or fewer of a line of each plane, and by the next slab the
      * cache has lost that line. */
     static constexpr uint32_t BATCH = gemv_plain_type<TYPE> ? 1 : HALO_GEMM_BATCH;
+    /* Slabs of a turn of the loop, in which the place of each is known when it is compiled. */
+#if defined(HALO_ASYNC_COPY)
+    static constexpr uint32_t TURNS = 1;
+#else
+    static constexpr uint32_t TURNS = BATCH > X_SLABS ? BATCH : X_SLABS;
+#endif
 };
 
 /* Where slabs of 64 take all LDS, books are read through the caches. */
@@ -44,10 +51,10 @@ template <uint32_t TYPE> struct gemm_book : halo_book_lds<TYPE> {
 };
 #endif
 
-template <uint32_t TYPE, uint32_t ROWS> struct gemm_lds : gemm_book<TYPE> {
+template <uint32_t TYPE> struct gemm_lds : gemm_book<TYPE> {
     typedef gemm_shape<TYPE> shape;
-    alignas(16) uint16_t x[shape::X_SLABS][ROWS * shape::PITCH];
-    alignas(16) uint16_t w[shape::W_SLABS][HALO_GEMM_COLS * shape::PITCH];
+    alignas(16) uint16_t x[shape::X_SLABS][HALO_GEMM_ROWS * shape::SLAB];
+    alignas(16) uint16_t w[shape::W_SLABS][HALO_GEMM_COLS * shape::SLAB];
 };
 
 /* The book that weights are expanded by. */
@@ -301,48 +308,53 @@ template <> struct gemm_weights<HALO_TYPE_F16> {
 };
 
 #if defined(HALO_NO_MATRIX)
-/* Two halves of K at a time by dot products: the same sums in the same lanes. */
-template <uint32_t SLAB, uint32_t ROWS>
-HALO_DEVICE void gemm_products(const uint16_t *x, uint32_t row0, const uint16_t *w, uint32_t col0,
-                               halo_acc (&acc)[gemm_tiles<ROWS>][gemm_tiles<ROWS>])
+template <uint32_t SLAB> HALO_DEVICE uint32_t gemm_pair_of(const uint16_t *slab, uint32_t row, uint32_t k)
 {
-    constexpr int T = gemm_tiles<ROWS>;
-    constexpr uint32_t PITCH = halo_slab_pitch<SLAB>;
+    return *reinterpret_cast<const uint32_t *>(slab + halo_slab_at<SLAB>(row, k / 8) + k % 8);
+}
+/* Two halves of K at a time by dot products: the same sums in the same lanes. */
+template <uint32_t SLAB>
+HALO_DEVICE void gemm_products(const uint16_t *x, uint32_t row0, const uint16_t *w, uint32_t col0, int n_tiles,
+                               gemm_sums &acc)
+{
     for (uint32_t k = 0; k < SLAB; k += 2) {
-        uint32_t b[T];
+        uint32_t b[GEMM_N];
 #pragma unroll
-        for (int j = 0; j < T; j++)
-            b[j] = *reinterpret_cast<const uint32_t *>(w + (gemm_w_row<T>(col0, j) + halo_mma_col(0)) * PITCH + k);
+        for (int j = 0; j < GEMM_N; j++)
+            b[j] = gemm_pair_of<SLAB>(w, gemm_w_row(col0, j) + halo_mma_col(0), k);
 #pragma unroll
-        for (int i = 0; i < T; i++)
+        for (int i = 0; i < GEMM_M; i++) {
+            if (i >= n_tiles)
+                continue;
 #pragma unroll
             for (int v = 0; v < 8; v++) {
-                const uint32_t a =
-                    *reinterpret_cast<const uint32_t *>(x + (row0 + 16 * (uint32_t)i + halo_mma_row(v)) * PITCH + k);
+                const uint32_t a = gemm_pair_of<SLAB>(x, row0 + 16 * (uint32_t)i + halo_mma_row(v), k);
 #pragma unroll
-                for (int j = 0; j < T; j++)
+                for (int j = 0; j < GEMM_N; j++)
                     acc[i][j][v] = halo_dot2(a, b[j], acc[i][j][v]);
             }
+        }
     }
 }
 #else
-template <uint32_t SLAB, uint32_t ROWS>
-HALO_DEVICE void gemm_products(const uint16_t *x, uint32_t row0, const uint16_t *w, uint32_t col0,
-                               halo_acc (&acc)[gemm_tiles<ROWS>][gemm_tiles<ROWS>])
+template <uint32_t SLAB>
+HALO_DEVICE void gemm_products(const uint16_t *x, uint32_t row0, const uint16_t *w, uint32_t col0, int n_tiles,
+                               gemm_sums &acc)
 {
-    constexpr int T = gemm_tiles<ROWS>;
 #pragma unroll
     for (uint32_t k = 0; k < SLAB; k += HALO_SLAB_STEP) {
-        halo_slab_frag b[T];
+        halo_slab_frag b[GEMM_N];
 #pragma unroll
-        for (int j = 0; j < T; j++)
-            b[j] = halo_slab_load<SLAB>(w, gemm_w_row<T>(col0, j), k);
+        for (int j = 0; j < GEMM_N; j++)
+            b[j] = halo_slab_load<SLAB>(w, gemm_w_row(col0, j), k);
 #pragma unroll
-        for (int i = 0; i < T; i++) {
-            const halo_slab_frag a = halo_slab_load<SLAB>(x, row0 + (uint32_t)i * 16, k);
+        for (int i = 0; i < GEMM_M; i++) {
+            if (i < n_tiles) {
+                const halo_slab_frag a = halo_slab_load<SLAB>(x, row0 + (uint32_t)i * 16, k);
 #pragma unroll
-            for (int j = 0; j < T; j++)
-                acc[i][j] = halo_slab_mma(a, b[j], acc[i][j]);
+                for (int j = 0; j < GEMM_N; j++)
+                    acc[i][j] = halo_slab_mma(a, b[j], acc[i][j]);
+            }
             halo_schedule_here();
         }
     }
@@ -352,81 +364,84 @@ HALO_DEVICE void gemm_products(const uint16_t *x, uint32_t row0, const uint16_t 
 /* Where a wave is: its part of the outputs, and the slabs s and s + AHEAD among those in LDS. */
 struct gemm_place {
     uint32_t row0, col0, at, behind;
+    int n_tiles; /* of rows, that are not all behind the block's last */
 };
 
-/* SPARSE: many a tile has few rows: waves that have none multiply nothing. `turn`: of slab s in its batch. */
-template <uint32_t TYPE, uint32_t ROWS, bool SPARSE>
-HALO_DEVICE void gemm_slab(const gemm_job &job, gemm_lds<TYPE, ROWS> &lds, gemm_copies<gemm_shape<TYPE>::SLAB, ROWS> &x,
-                           gemm_weights<TYPE> &w, gemm_place &place, uint32_t s, uint32_t n_slabs, uint32_t turn,
-                           halo_acc (&acc)[gemm_tiles<ROWS>][gemm_tiles<ROWS>])
+/* `turn`: of slab s in a turn of the loop. */
+template <uint32_t TYPE>
+HALO_DEVICE void gemm_slab(const gemm_job &job, gemm_lds<TYPE> &lds,
+                           gemm_copies<gemm_shape<TYPE>::SLAB, HALO_GEMM_ROWS> &x, gemm_weights<TYPE> &w,
+                           gemm_place &place, uint32_t s, uint32_t n_slabs, uint32_t turn, gemm_sums &acc)
 {
     typedef gemm_shape<TYPE> shape;
-    uint16_t *lds_x = lds.x[place.at], *lds_w = lds.w[shape::W_SLABS > 1 ? place.at : 0];
+    const bool known = shape::TURNS % shape::X_SLABS == 0;
+    const uint32_t at = known ? turn % shape::X_SLABS : place.at,
+                   behind = known ? (turn + shape::AHEAD) % shape::X_SLABS : place.behind;
+    uint16_t *lds_x = lds.x[at], *lds_w = lds.w[shape::W_SLABS > 1 ? at : 0];
     if (shape::W_SLABS == 1)
         halo_lds_barrier(); /* the slab before is multiplied */
-    w.settle(s, turn, lds_w);
+    w.settle(s, turn % shape::BATCH, lds_w);
     x.settle(lds_x);
     gemm_wait_copies<shape::AHEAD - 1>();
     halo_lds_barrier();
     const uint32_t next = halo_min_of(s + shape::AHEAD, n_slabs - 1); /* the last again: cheaper than a branch */
-    w.fetch(next, (turn + shape::AHEAD) % shape::BATCH, lds.w[shape::W_SLABS > 1 ? place.behind : 0]);
-    x.fetch(next * shape::SLAB, job.n_cols, lds.x[place.behind]);
+    w.fetch(next, (turn + shape::AHEAD) % shape::BATCH, lds.w[shape::W_SLABS > 1 ? behind : 0]);
+    x.fetch(next * shape::SLAB, job.n_cols, lds.x[behind]);
     gemm_end_copies();
-    if (!SPARSE || place.row0 < job.n_rows)
-        gemm_products<shape::SLAB, ROWS>(lds_x, place.row0, lds_w, place.col0, acc);
+    gemm_products<shape::SLAB>(lds_x, place.row0, lds_w, place.col0, place.n_tiles, acc);
     place.at = place.at + 1 < shape::X_SLABS ? place.at + 1 : 0;
     place.behind = place.behind + 1 < shape::X_SLABS ? place.behind + 1 : 0;
 }
 
-template <uint32_t TYPE, uint32_t ROWS, bool SPARSE>
-HALO_DEVICE void gemm(const gemm_job &job, gemm_lds<TYPE, ROWS> &lds)
+template <uint32_t TYPE> HALO_DEVICE void gemm(const gemm_job &job, gemm_lds<TYPE> &lds)
 {
     typedef gemm_shape<TYPE> shape;
-    constexpr int T = gemm_tiles<ROWS>;
-    constexpr uint32_t SLAB = shape::SLAB, AHEAD = shape::AHEAD, BATCH = shape::BATCH;
+    constexpr uint32_t SLAB = shape::SLAB, AHEAD = shape::AHEAD, TURNS = shape::TURNS;
     const uint32_t wave = halo_wave(), n_slabs = HALO_HIP_CEIL(job.n_cols, SLAB);
-    gemm_place place = {ROWS == 128 ? wave / 2 * 64 : 0, ROWS == 128 ? wave % 2 * 32 : wave * 16, 0,
-                        AHEAD % shape::X_SLABS};
-    gemm_copies<SLAB, ROWS> x;
+    constexpr uint32_t ACROSS = HALO_GEMM_COLS / 16 / GEMM_N;
+    const uint32_t row0 = wave / ACROSS * GEMM_M * 16;
+    gemm_place place = {row0, wave % ACROSS * GEMM_N * 8, 0, AHEAD % shape::X_SLABS,
+                        job.n_rows > row0 ? (int)HALO_HIP_CEIL(job.n_rows - row0, 16) : 0};
+    gemm_copies<SLAB, HALO_GEMM_ROWS> x;
     x.base[0] = x.base[1] = reinterpret_cast<const uint8_t *>(job.half);
 #pragma unroll
     for (uint32_t i = 0; i < x.N; i++)
         x.place(i, gemm_x_row(job, halo_min_of(x.row(i), job.n_rows - 1)) * job.n_cols * 2);
     gemm_weights<TYPE> w;
     w.begin(job, gemm_book_ready<TYPE>(lds));
-    halo_acc acc[T][T] = {};
+    gemm_sums acc = {};
 #pragma unroll
     for (uint32_t s = 0; s < AHEAD; s++) {
         const uint32_t first = halo_min_of(s, n_slabs - 1);
-        w.fetch(first, s % BATCH, lds.w[s % shape::W_SLABS]);
+        w.fetch(first, s % shape::BATCH, lds.w[s % shape::W_SLABS]);
         x.fetch(first * SLAB, job.n_cols, lds.x[s]);
         gemm_end_copies();
     }
-    if constexpr (BATCH == 1) {
+    if constexpr (TURNS == 1) {
         for (uint32_t s = 0; s < n_slabs; s++)
-            gemm_slab<TYPE, ROWS, SPARSE>(job, lds, x, w, place, s, n_slabs, 0, acc);
+            gemm_slab<TYPE>(job, lds, x, w, place, s, n_slabs, 0, acc);
     } else {
-        for (uint32_t s = 0; s < n_slabs; s += BATCH)
+        for (uint32_t s = 0; s < n_slabs; s += TURNS)
 #pragma unroll
-            for (uint32_t turn = 0; turn < BATCH; turn++) {
+            for (uint32_t turn = 0; turn < TURNS; turn++) {
                 if (turn > 0 && s + turn >= n_slabs)
                     break;
-                gemm_slab<TYPE, ROWS, SPARSE>(job, lds, x, w, place, s + turn, n_slabs, turn, acc);
+                gemm_slab<TYPE>(job, lds, x, w, place, s + turn, n_slabs, turn, acc);
             }
     }
     gemm_wait_copies<0>();
     const float factor = 1 / gemm_weights<TYPE>::FACTOR;
     if (job.glu.half) {
         halo_lds_barrier(); /* the last slabs are multiplied */
-        gemm_store_glu<ROWS>(job, factor, place.row0, place.col0, acc, reinterpret_cast<float *>(&lds));
+        gemm_store_glu(job, factor, place.row0, place.col0, acc, reinterpret_cast<float *>(&lds));
     } else {
-        gemm_store<ROWS>(job, factor, place.row0, place.col0, acc);
+        gemm_store(job, factor, place.row0, place.col0, acc);
     }
 }
 
-template <uint32_t TYPE, uint32_t ROWS> HALO_DEVICE void gemm_run(const halo_gemm_args &a, gemm_lds<TYPE, ROWS> &lds)
+template <uint32_t TYPE> HALO_DEVICE void gemm_run(const halo_gemm_args &a, gemm_lds<TYPE> &lds)
 {
-    const uint32_t first = halo_block_x() * ROWS, one = HALO_HIP_CEIL(a.matrix[0].n_rows, HALO_GEMM_COLS),
+    const uint32_t first = halo_block_x() * HALO_GEMM_ROWS, one = HALO_HIP_CEIL(a.matrix[0].n_rows, HALO_GEMM_COLS),
                    two = HALO_HIP_CEIL(a.matrix[1].n_rows, HALO_GEMM_COLS);
     const bool fused = a.glu.half != nullptr;
     const uint32_t tile = halo_block_y(), m = fused || tile < one ? 0 : tile - one < two ? 1 : 2;
@@ -452,11 +467,10 @@ template <uint32_t TYPE, uint32_t ROWS> HALO_DEVICE void gemm_run(const halo_gem
                           GEMM_PICK(out_stride),
                           a.glu};
 #undef GEMM_PICK
-    gemm<TYPE, ROWS, false>(job, lds);
+    gemm<TYPE>(job, lds);
 }
 
-template <uint32_t TYPE, uint32_t ROWS>
-HALO_DEVICE void moe_gemm_run(const halo_moe_gemm_args &a, gemm_lds<TYPE, ROWS> &lds)
+template <uint32_t TYPE> HALO_DEVICE void moe_gemm_run(const halo_moe_gemm_args &a, gemm_lds<TYPE> &lds)
 {
     const halo_moe_tile tile = a.tile[halo_block_x()];
     if (tile.n_slots == 0)
@@ -484,30 +498,19 @@ HALO_DEVICE void moe_gemm_run(const halo_moe_gemm_args &a, gemm_lds<TYPE, ROWS> 
                           a.n_cols,
                           a.matrix[0].out_stride,
                           a.glu};
-    gemm<TYPE, ROWS, (ROWS > HALO_MOE_TILE)>(job, lds);
+    gemm<TYPE>(job, lds);
 }
 
 #define HALO_GEMM_KERNELS(TYPE, type)                                                                                  \
-    typedef gemm_lds<HALO_TYPE_##TYPE, 32> gemm_lds_##type##_32;                                                       \
-    typedef gemm_lds<HALO_TYPE_##TYPE, 128> gemm_lds_##type##_128;                                                     \
-    HALO_KERNEL(gemm_##type##_m32, halo_gemm_args, 128)                                                                \
+    typedef gemm_lds<HALO_TYPE_##TYPE> gemm_lds_##type;                                                                \
+    HALO_KERNEL(gemm_##type, halo_gemm_args, 128)                                                                      \
     {                                                                                                                  \
-        HALO_LDS(gemm_lds_##type##_32, lds);                                                                           \
-        gemm_run(a, lds);                                                                                              \
-    }                                                                                                                  \
-    HALO_KERNEL(gemm_##type##_m128, halo_gemm_args, 128)                                                               \
-    {                                                                                                                  \
-        HALO_LDS(gemm_lds_##type##_128, lds);                                                                          \
+        HALO_LDS(gemm_lds_##type, lds);                                                                                \
         gemm_run(a, lds);                                                                                              \
     }                                                                                                                  \
     HALO_KERNEL(moe_gemm_##type, halo_moe_gemm_args, 128)                                                              \
     {                                                                                                                  \
-        HALO_LDS(gemm_lds_##type##_32, lds);                                                                           \
-        moe_gemm_run(a, lds);                                                                                          \
-    }                                                                                                                  \
-    HALO_KERNEL(moe_gemm_##type##_m128, halo_moe_gemm_args, 128)                                                       \
-    {                                                                                                                  \
-        HALO_LDS(gemm_lds_##type##_128, lds);                                                                          \
+        HALO_LDS(gemm_lds_##type, lds);                                                                                \
         moe_gemm_run(a, lds);                                                                                          \
     }
 

@@ -45,40 +45,40 @@ HALO_DEVICE const uint8_t *gemm_weight_row(const gemm_job &job, uint32_t half, u
     return (half ? job.weight[1] : job.weight[0]) + (uint64_t)row * stride;
 }
 
-/* Tiles of a wave: T x T of 16 x 16. */
-template <uint32_t ROWS> constexpr int gemm_tiles = ROWS == 128 ? 4 : 2;
+/* Tiles of 16 x 16 that a wave has: M of rows, N of weight rows. */
+constexpr int GEMM_N = HALO_GEMM_WAVE_COLS / 16, GEMM_M = HALO_GEMM_ROWS / 16 * 2 / GEMM_N;
+typedef halo_acc gemm_sums[GEMM_M][GEMM_N];
 
 /* The first weight row, among those of the block, of a wave's column j of tiles; col0: of its first in either half. */
-template <int T> HALO_DEVICE uint32_t gemm_w_row(uint32_t col0, int j)
+HALO_DEVICE uint32_t gemm_w_row(uint32_t col0, int j)
 {
-    return col0 + (uint32_t)(j / (T / 2)) * GEMM_HALF + (uint32_t)(j % (T / 2)) * 16;
+    return col0 + (uint32_t)(j / (GEMM_N / 2)) * GEMM_HALF + (uint32_t)(j % (GEMM_N / 2)) * 16;
 }
 
 /* The same in the matrix. */
-template <int T> HALO_DEVICE uint32_t gemm_out_col(const gemm_job &job, uint32_t col0, int j)
+HALO_DEVICE uint32_t gemm_out_col(const gemm_job &job, uint32_t col0, int j)
 {
-    return job.col[j / (T / 2)] + col0 + (uint32_t)(j % (T / 2)) * 16;
+    return job.col[j / (GEMM_N / 2)] + col0 + (uint32_t)(j % (GEMM_N / 2)) * 16;
 }
 
 /* Loads of a row of tiles are all under way before the first is used. */
-template <uint32_t ROWS>
-HALO_DEVICE void gemm_store(const gemm_job &job, float factor, uint32_t row0, uint32_t col0,
-                            halo_acc (&acc)[gemm_tiles<ROWS>][gemm_tiles<ROWS>])
+HALO_DEVICE void gemm_store(const gemm_job &job, float factor, uint32_t row0, uint32_t col0, gemm_sums &acc)
 {
-    constexpr int T = gemm_tiles<ROWS>;
     const float *from = job.second ? job.bias[1] : job.bias[0];
-    float *to = job.second ? job.out[1] : job.out[0], bias[T][8] = {};
+    float *to = job.second ? job.out[1] : job.out[0], bias[GEMM_N][8] = {};
     if (from)
 #pragma unroll
-        for (int j = 0; j < T; j++)
+        for (int j = 0; j < GEMM_N; j++)
 #pragma unroll
             for (int v = 0; v < 8; v++) {
-                const uint32_t col = gemm_out_col<T>(job, col0, j) + halo_mma_col(v);
+                const uint32_t col = gemm_out_col(job, col0, j) + halo_mma_col(v);
                 bias[j][v] = from[job.bias_at + halo_min_of(col, job.n_weight_rows - 1)];
             }
 #pragma unroll
-    for (int i = 0; i < T; i++) {
+    for (int i = 0; i < GEMM_M; i++) {
         const uint32_t first = row0 + 16 * (uint32_t)i;
+        if (first >= job.n_rows)
+            break;
         uint32_t at[8];
         float scale[8];
 #pragma unroll
@@ -93,8 +93,8 @@ HALO_DEVICE void gemm_store(const gemm_job &job, float factor, uint32_t row0, ui
                 continue;
             float *out = to + (uint64_t)at[v] * job.out_stride;
 #pragma unroll
-            for (int j = 0; j < T; j++) {
-                const uint32_t col = gemm_out_col<T>(job, col0, j) + halo_mma_col(v);
+            for (int j = 0; j < GEMM_N; j++) {
+                const uint32_t col = gemm_out_col(job, col0, j) + halo_mma_col(v);
                 if (col < job.n_weight_rows)
                     out[col] = halo_fma(acc[i][j][v], scale[v], bias[j][v]);
             }
@@ -104,9 +104,8 @@ HALO_DEVICE void gemm_store(const gemm_job &job, float factor, uint32_t row0, ui
 
 /* How a wave brings its sums to lanes that have a row and HALO_GLU_SEGMENT neighbouring outputs: by way of LDS, TILES
  * rows of tiles at a time, rows of COLS of gate and as many of up. */
-template <uint32_t ROWS> struct gemm_turn {
-    static constexpr int T = gemm_tiles<ROWS>;
-    static constexpr uint32_t COLS = T / 2 * 16, SEGMENTS = COLS / HALO_GLU_SEGMENT, PITCH = 2 * COLS + 4;
+struct gemm_turn {
+    static constexpr uint32_t COLS = GEMM_N / 2 * 16, SEGMENTS = COLS / HALO_GLU_SEGMENT, PITCH = 2 * COLS + 4;
     static constexpr int TILES = 2 / SEGMENTS;
     static constexpr uint32_t WAVE = 16 * TILES * PITCH; /* floats */
 };
@@ -118,10 +117,9 @@ HALO_DEVICE halo_f4 gemm_bias4(const float *bias, uint32_t i)
 }
 
 /* What a lane makes of the wave's sums in LDS: HALO_GLU_SEGMENT outputs of a row. */
-template <uint32_t ROWS>
 HALO_DEVICE void gemm_activate(const gemm_job &job, float factor, uint32_t row0, uint32_t col0, float *sums)
 {
-    typedef gemm_turn<ROWS> turn;
+    typedef gemm_turn turn;
     const uint32_t r = halo_lane() / turn::SEGMENTS, segment = halo_lane() % turn::SEGMENTS;
     const uint32_t col = job.col[0] + col0 + segment * HALO_GLU_SEGMENT;
     if (row0 + r >= job.n_rows || col >= job.n_weight_rows)
@@ -151,25 +149,24 @@ HALO_DEVICE void gemm_activate(const gemm_job &job, float factor, uint32_t row0,
 }
 
 /* lds: free for all waves, each of which has a part of its own. */
-template <uint32_t ROWS>
-HALO_DEVICE void gemm_store_glu(const gemm_job &job, float factor, uint32_t row0, uint32_t col0,
-                                halo_acc (&acc)[gemm_tiles<ROWS>][gemm_tiles<ROWS>], float *lds)
+HALO_DEVICE void gemm_store_glu(const gemm_job &job, float factor, uint32_t row0, uint32_t col0, gemm_sums &acc,
+                                float *lds)
 {
-    typedef gemm_turn<ROWS> turn;
+    typedef gemm_turn turn;
     float *sums = lds + halo_wave() * turn::WAVE;
 #pragma unroll 1
-    for (int turns = 0; turns < turn::T; turns += turn::TILES) {
+    for (int turns = 0; turns < GEMM_M; turns += turn::TILES) {
 #pragma unroll
-        for (int i = 0; i < turn::T; i++) /* acc stays in registers: each i is code of its own */
+        for (int i = 0; i < GEMM_M; i++) /* acc stays in registers: each i is code of its own */
             if (i / turn::TILES * turn::TILES == turns)
 #pragma unroll
-                for (int j = 0; j < turn::T; j++)
+                for (int j = 0; j < GEMM_N; j++)
 #pragma unroll
                     for (int v = 0; v < 8; v++)
                         sums[((uint32_t)(i % turn::TILES) * 16 + halo_mma_row(v)) * turn::PITCH + 16 * (uint32_t)j +
                              halo_mma_col(v)] = acc[i][j][v];
         halo_wave_barrier();
-        gemm_activate<ROWS>(job, factor, row0 + 16 * (uint32_t)turns, col0, sums);
+        gemm_activate(job, factor, row0 + 16 * (uint32_t)turns, col0, sums);
         halo_wave_barrier();
     }
 }

@@ -33,10 +33,12 @@
  *                             there: 2 of up to 256 threads, else 1. AMD's compiler has its own way
  *   HALO_LAUNCHES_OVERLAP     defined where an EARLY launch does begin before the one in front of it has ended
  *   HALO_PLAIN_STEPS          chunks of each row that a lane loads in a stage (persistent.h), of plain weights
+ *   HALO_GEMM_WAVE_COLS       weight rows of a wave of gemm: 32 with all rows of x of its block, 64 with half of them
  *   HALO_GEMM_BATCH           units of a weight row that a thread of gemm loads together
  *   HALO_LDS(struct type, name)   the one LDS object of a kernel; undefined until written
  * and 16x16x16 matrix tiles (f16 in, f32 sums), whose register layout is the target's own:
  *   halo_mma_load(tile, pitch)    operand from 16 rows of 16 halves in LDS (16-byte aligned rows, pitch in halves)
+ *   halo_mma_load2(k0, k8)        the same from where the lane's row, halo_lane() % 16, has k = 0 .. 7 and k = 8 .. 15
  *   halo_mma(a, b, c)             c[i] += sum over k of A[row][k] * B[col][k], with row, col = halo_mma_row(i),
  *                                 halo_mma_col(i)
  * Chained products, whose sums are an operand of the next one: a lane's sums are of HALO_CHAIN_ROWS rows.
@@ -47,8 +49,9 @@
  *   halo_chain(c)                 the sums as operand a, whose k are the columns of c
  *   halo_chain_max, halo_chain_sum   over the lanes that have the other columns of a row
  * Slabs in LDS are the operands of products of many rows: rows of SLAB halves in chunks of 8.
- *   halo_slab_pitch<SLAB>, halo_slab_at<SLAB>(row, chunk)   halves of a row, and where a chunk lies, in halves
- *   halo_slab_load<SLAB>(slab, row, column)                 operand from 16 rows and HALO_SLAB_STEP columns
+ *   halo_slab_at<SLAB>(row, chunk)                          where a chunk lies, in halves
+ *   halo_slab_load<SLAB>(slab, row, column)                 operand from 16 rows (row % 16 == 0) and HALO_SLAB_STEP
+ *                                                           columns
  *   halo_slab_mma(a, b, c)                                  as halo_mma
  * Where there is HALO_ASYNC_COPY:
  *   halo_copy16(lds, from, real)   16 bytes into LDS, or zeros if not real, without waiting;
@@ -85,19 +88,22 @@
 #include <kernels/quant.h>
 
 #if !defined(HALO_ASYNC_COPY)
-/* Slabs of 32: rows are 40 halves apart, which spreads the 16 rows of a tile over the banks and keeps alignment. */
+/* Slabs of 32: chunks change places, so that those of eight neighbouring rows, which lanes load or store together, and
+ * those of two rows lie in different banks. */
 #define HALO_SLAB_STEP 16
-template <uint32_t SLAB> constexpr uint32_t halo_slab_pitch = SLAB + 8;
 template <uint32_t SLAB> HALO_DEVICE uint32_t halo_slab_at(uint32_t row, uint32_t chunk)
 {
-    return row * halo_slab_pitch<SLAB> + chunk * 8;
+    static_assert(SLAB == 32, "four chunks to a row");
+    return row * SLAB + (chunk ^ (row >> 1 & 3)) * 8;
 }
 #if !defined(HALO_NO_MATRIX)
 typedef halo_frag halo_slab_frag;
 template <uint32_t SLAB>
 HALO_DEVICE halo_slab_frag halo_slab_load(const uint16_t *slab, uint32_t first_row, uint32_t column)
 {
-    return halo_mma_load(slab + first_row * halo_slab_pitch<SLAB> + column, halo_slab_pitch<SLAB>);
+    const uint16_t *rows = slab + first_row * SLAB; /* first_row % 16 == 0 */
+    const uint32_t row = halo_lane() & 15;
+    return halo_mma_load2(rows + halo_slab_at<SLAB>(row, column / 8), rows + halo_slab_at<SLAB>(row, column / 8 + 1));
 }
 HALO_DEVICE halo_acc halo_slab_mma(const halo_slab_frag &x, const halo_slab_frag &y, const halo_acc &c)
 {

@@ -10,6 +10,7 @@
 #define HALO_KERNEL_EARLY(name, type, threads) HALO_KERNEL(name, type, threads)
 #define HALO_KERNEL_RESIDENT(name, type, threads, blocks) HALO_KERNEL(name, type, threads)
 #define HALO_PLAIN_STEPS 2
+#define HALO_GEMM_WAVE_COLS 32
 #define HALO_LDS(type, name) static __attribute__((shared)) type name
 
 #if defined(__gfx1100__) || defined(__gfx1101__) || defined(__gfx1102__) || defined(__gfx1103__) ||                    \
@@ -240,6 +241,10 @@ HALO_DEVICE halo_frag halo_mma_load(const uint16_t *tile, uint32_t pitch)
 {
     return *reinterpret_cast<const halo_mma_8 *>(tile + (halo_lane() & 15) * pitch + (halo_lane() >> 4) * 8);
 }
+HALO_DEVICE halo_frag halo_mma_load2(const uint16_t *k0, const uint16_t *k8)
+{
+    return *reinterpret_cast<const halo_mma_8 *>(halo_lane() >> 4 ? k8 : k0);
+}
 HALO_DEVICE halo_acc halo_mma(halo_frag x, halo_frag y, halo_acc c)
 {
     return __builtin_amdgcn_wmma_f32_16x16x16_f16_w32_gfx12(x, y, c);
@@ -263,6 +268,10 @@ HALO_DEVICE halo_frag halo_mma_load(const uint16_t *tile, uint32_t pitch)
 {
     const halo_mma_8 *row = reinterpret_cast<const halo_mma_8 *>(tile + (halo_lane() & 15) * pitch);
     return halo_frag{{row[0], row[1]}};
+}
+HALO_DEVICE halo_frag halo_mma_load2(const uint16_t *k0, const uint16_t *k8)
+{
+    return halo_frag{{*reinterpret_cast<const halo_mma_8 *>(k0), *reinterpret_cast<const halo_mma_8 *>(k8)}};
 }
 HALO_DEVICE halo_acc halo_mma(halo_frag x, halo_frag y, halo_acc c)
 {

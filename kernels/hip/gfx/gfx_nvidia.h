@@ -62,6 +62,7 @@ HALO_DEVICE uint32_t halo_wave(void)
 
 #define HALO_PLAIN_STEPS 4
 #define HALO_GEMM_BATCH 1
+#define HALO_GEMM_WAVE_COLS 64
 
 /* 16 bytes past the first cache. */
 #define HALO_STREAM(p, e)                                                                                              \
@@ -291,7 +292,6 @@ template <int N> HALO_DEVICE void halo_copies_wait(void)
  * in another order than they lie in, x and weights alike. Chunks of eight rows that a wave stores together, and those
  * that it loads together, lie in different banks. */
 #define HALO_SLAB_STEP 32
-template <uint32_t SLAB> constexpr uint32_t halo_slab_pitch = SLAB;
 template <uint32_t SLAB> HALO_DEVICE uint32_t halo_slab_at(uint32_t row, uint32_t chunk)
 {
     const uint32_t low = row >> 1 & 3, turn = SLAB == 64 ? low | (row & 1) << 2 : low;

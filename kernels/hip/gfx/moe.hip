@@ -56,9 +56,9 @@ HALO_DEVICE uint32_t of_wave(uint32_t v, bool add)
 
 /* The first tile of an expert that `below` slots of lower ones are in front of: behind as many tiles as those can fill,
  * and one for the rest of each. No two experts share one, whatever the others have. */
-HALO_DEVICE uint32_t first_tile(const halo_moe_group_args &a, uint32_t expert, uint32_t below)
+HALO_DEVICE uint32_t first_tile(uint32_t expert, uint32_t below)
 {
-    return below / a.tile_rows + halo_min_of(expert, below);
+    return below / HALO_GEMM_ROWS + halo_min_of(expert, below);
 }
 
 /* The slots of the block's expert behind those of lower ones, in their order: a wave looks at a part of all slots and
@@ -97,11 +97,11 @@ HALO_KERNEL(moe_group, halo_moe_group_args, 256)
             a.slot[at + (uint32_t)__builtin_popcount(lanes & ((1u << lane) - 1))] = s;
         at += (uint32_t)__builtin_popcount(lanes);
     }
-    const uint32_t first = first_tile(a, e, below),
-                   behind = e + 1 == a.n_expert ? a.n_tiles : first_tile(a, e + 1, below + own);
+    const uint32_t first = first_tile(e, below),
+                   behind = e + 1 == a.n_expert ? a.n_tiles : first_tile(e + 1, below + own);
     for (uint32_t t = first + halo_tid(); t < behind; t += GROUP_THREADS) {
-        const uint32_t at = (t - first) * a.tile_rows;
-        a.tile[t] = halo_moe_tile{e, below + at, at < own ? halo_min_of(own - at, a.tile_rows) : 0};
+        const uint32_t at = (t - first) * HALO_GEMM_ROWS;
+        a.tile[t] = halo_moe_tile{e, below + at, at < own ? halo_min_of(own - at, (uint32_t)HALO_GEMM_ROWS) : 0};
     }
 }
 

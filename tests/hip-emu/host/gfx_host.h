@@ -21,6 +21,7 @@
 #define HALO_DEVICE_MEMBER [[maybe_unused]] inline
 #define HALO_CONSTANT static const
 #define HALO_PLAIN_STEPS 2
+#define HALO_GEMM_WAVE_COLS 32
 #define HALO_GEMM_BATCH 4
 /* AMD's chips allow a block 64 KiB, NVIDIA's 48 KiB of static memory: the smaller limit is checked in every build. */
 #define HALO_LDS(type, name)                                                                                           \
@@ -249,6 +250,13 @@ HALO_DEVICE halo_frag halo_mma_load(const uint16_t *tile, uint32_t pitch)
 {
     halo_frag f;
     memcpy(f.e, tile + (halo_lane() & 15) * pitch, sizeof(f.e));
+    return f;
+}
+HALO_DEVICE halo_frag halo_mma_load2(const uint16_t *k0, const uint16_t *k8)
+{
+    halo_frag f;
+    memcpy(f.e, k0, sizeof(f.e) / 2);
+    memcpy(f.e + 8, k8, sizeof(f.e) / 2);
     return f;
 }
 HALO_DEVICE halo_acc halo_mma(const halo_frag &x, const halo_frag &y, halo_acc c)

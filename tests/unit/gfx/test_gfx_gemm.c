@@ -113,9 +113,8 @@ static void gemm_shape(const struct gfx_type *type, uint32_t n_cols, uint32_t n_
                        bool bias)
 {
     char name[40];
-    const uint32_t tile = n_rows <= 32 ? 32 : 128;
     uint32_t n_tiles = 0;
-    snprintf(name, sizeof(name), "gemm_%s_m%u", type->name, tile);
+    snprintf(name, sizeof(name), "gemm_%s", type->name);
     float *x = gfx_floats(n_rows * n_cols, n_cols), *b = gfx_floats(n_weight_rows[0], 8), *before[3];
     for (uint32_t i = 0; i < n_cols; i++)
         x[i] *= 3e5f; /* the first row has a scale */
@@ -128,7 +127,7 @@ static void gemm_shape(const struct gfx_type *type, uint32_t n_cols, uint32_t n_
                                                   gfx_floats(n_rows * stride, 77), n, stride};
         n_tiles += HALO_HIP_CEIL(n, HALO_GEMM_COLS);
     }
-    gfx_run(name, HALO_HIP_CEIL(n_rows, tile), n_tiles, 1, &args);
+    gfx_run(name, HALO_HIP_CEIL(n_rows, HALO_GEMM_ROWS), n_tiles, 1, &args);
     for (uint32_t m = 0; m < 3; m++) {
         check_product(type, name, &args.matrix[m], x, before[m], n_cols, n_rows);
         free((void *)(uintptr_t)args.matrix[m].weight);
@@ -206,9 +205,9 @@ static void glu_rows_check(struct glu_rows *g, const char *name)
 
 static void gemm_glu_of(const struct gfx_type *type, uint32_t n_rows, uint32_t n_out, enum halo_glu_act act)
 {
-    const uint32_t n_cols = 256, tile = n_rows <= 32 ? 32 : 128, blocks = HALO_HIP_CEIL(n_rows, tile);
+    const uint32_t n_cols = 256, blocks = HALO_HIP_CEIL(n_rows, HALO_GEMM_ROWS);
     char name[40];
-    snprintf(name, sizeof(name), "gemm_%s_m%u", type->name, tile);
+    snprintf(name, sizeof(name), "gemm_%s", type->name);
     float *x = gfx_floats(n_rows * n_cols, n_cols), *bias = gfx_floats(n_out, 8);
     for (uint32_t i = 0; i < n_cols; i++)
         x[i] *= 3e5f; /* squares of the first row's sums are no halves */
@@ -312,14 +311,14 @@ static void strip(void **state)
     }
 }
 
-/* Sorts the slots and multiplies them in tiles of so many rows. */
-static void moe_in_tiles(const char *type, const float *choice, uint32_t n_slots, uint32_t n_experts,
-                         uint32_t tile_rows, uint32_t *slot, struct halo_moe_tile *tile, struct halo_moe_gemm_args args)
+/* Sorts the slots and multiplies them in tiles. */
+static void moe_in_tiles(const char *type, const float *choice, uint32_t n_slots, uint32_t n_experts, uint32_t *slot,
+                         struct halo_moe_tile *tile, struct halo_moe_gemm_args args)
 {
-    const uint32_t n_tiles = n_slots / tile_rows + (n_experts < n_slots ? n_experts : n_slots);
-    struct halo_moe_group_args group = {choice, slot, tile, n_slots, args.n_used, n_experts, n_tiles, tile_rows};
+    const uint32_t n_tiles = n_slots / HALO_GEMM_ROWS + (n_experts < n_slots ? n_experts : n_slots);
+    struct halo_moe_group_args group = {choice, slot, tile, n_slots, args.n_used, n_experts, n_tiles};
     char name[40];
-    snprintf(name, sizeof(name), "moe_gemm_%s%s", type, tile_rows == HALO_MOE_TILE_WIDE ? "_m128" : "");
+    snprintf(name, sizeof(name), "moe_gemm_%s", type);
     gfx_run("moe_group", n_experts, 1, 1, &group);
     const uint32_t n_plain =
         HALO_HIP_CEIL(args.matrix[0].n_rows, HALO_GEMM_COLS) + HALO_HIP_CEIL(args.matrix[1].n_rows, HALO_GEMM_COLS);
@@ -327,7 +326,7 @@ static void moe_in_tiles(const char *type, const float *choice, uint32_t n_slots
             &args);
 }
 
-/* Of six experts one is idle, and expert 0 has many slots. */
+/* Of six experts one is idle, and expert 0 has four of nine slots. */
 static void moe_choose(float *choice, uint32_t n_slots, uint32_t n_used)
 {
     for (uint32_t s = 0; s < n_slots; s++) {
@@ -336,13 +335,13 @@ static void moe_choose(float *choice, uint32_t n_slots, uint32_t n_used)
     }
 }
 
-static void moe_glu_of(const struct gfx_type *type, uint32_t tile_rows)
+static void moe_glu_of(const struct gfx_type *type)
 {
     enum { ROWS = 21, USED = 3, EXPERTS = 6, COLS = 256, OUT = 96, SLOTS = ROWS * USED };
     const uint64_t expert_bytes = halo_hip_weight_bytes(type->type, COLS, OUT);
     float choice[ROWS][2 * USED];
     uint32_t slot[SLOTS];
-    struct halo_moe_tile tile[SLOTS / HALO_MOE_TILE + EXPERTS];
+    struct halo_moe_tile tile[SLOTS / HALO_GEMM_ROWS + EXPERTS];
     float *x = gfx_floats(ROWS * COLS, 2), *bias = gfx_floats(EXPERTS * OUT, 5);
     uint8_t *gate = gfx_weights(type->type, COLS, OUT * EXPERTS, 3),
             *up = gfx_weights(type->type, COLS, OUT * EXPERTS, 4);
@@ -359,9 +358,9 @@ static void moe_glu_of(const struct gfx_type *type, uint32_t tile_rows)
         .n_cols = COLS,
         .n_used = USED};
     moe_choose(&choice[0][0], SLOTS, USED);
-    moe_in_tiles(type->name, &choice[0][0], SLOTS, EXPERTS, tile_rows, slot, tile, args);
+    moe_in_tiles(type->name, &choice[0][0], SLOTS, EXPERTS, slot, tile, args);
     args.glu = g.glu;
-    moe_in_tiles(type->name, &choice[0][0], SLOTS, EXPERTS, tile_rows, slot, tile, args);
+    moe_in_tiles(type->name, &choice[0][0], SLOTS, EXPERTS, slot, tile, args);
     glu_rows_check(&g, "moe_gemm with a GLU");
     halves_free(&h);
     free(x);
@@ -373,10 +372,8 @@ static void moe_glu_of(const struct gfx_type *type, uint32_t tile_rows)
 static void moe_glu(void **state)
 {
     (void)state;
-    for (uint32_t t = 1; t < gfx_n_types; t += 4) {
-        moe_glu_of(&gfx_types[t], HALO_MOE_TILE);
-        moe_glu_of(&gfx_types[t], HALO_MOE_TILE_WIDE);
-    }
+    for (uint32_t t = 1; t < gfx_n_types; t += 4)
+        moe_glu_of(&gfx_types[t]);
 }
 
 /* As many rows together as the kernel takes; a row of x has x_bytes. */
@@ -398,39 +395,39 @@ static void moe(void **state)
     (void)state;
     enum {
         ROWS = 21,
+        MANY = 100, /* for experts with more slots than a tile has */
         USED = 3,
         EXPERTS = 6,
         COLS = 256,
         OUT = 40,
-        SLOTS = ROWS * USED,
-        TILES = SLOTS / HALO_MOE_TILE + EXPERTS
+        SLOTS = MANY * USED,
+        TILES = SLOTS / HALO_GEMM_ROWS + EXPERTS
     };
     for (uint32_t t = 0; t < gfx_n_types; t += TYPE_STEP) {
         const struct gfx_type *type = &gfx_types[t];
         const uint64_t expert_bytes = halo_hip_weight_bytes(type->type, COLS, OUT);
-        float choice[ROWS][2 * USED];
+        const uint32_t n_rows = t == 3 ? MANY : ROWS, n_slots = n_rows * USED;
+        float choice[MANY][2 * USED];
         uint32_t slot[SLOTS];
         struct halo_moe_tile tile[TILES];
         float *x = gfx_floats(SLOTS * COLS, 2), *bias = gfx_floats(EXPERTS * OUT, 5), *few = gfx_zeros(SLOTS * OUT * 4),
-              *many = gfx_zeros(SLOTS * OUT * 4), *wider = gfx_zeros(SLOTS * OUT * 4),
+              *many = gfx_zeros(SLOTS * OUT * 4), *first = gfx_zeros(SLOTS * OUT * 4),
               *second = gfx_zeros(SLOTS * OUT * 4);
         uint8_t *weight = gfx_weights(type->type, COLS, OUT * EXPERTS, 3),
                 *act = gfx_zeros((size_t)SLOTS * halo_hip_act_bytes(COLS));
-        moe_choose(&choice[0][0], SLOTS, USED);
-        const uint32_t per_slot = t % 2, n_x = per_slot ? SLOTS : ROWS;
+        moe_choose(&choice[0][0], n_slots, USED);
+        const uint32_t per_slot = t % 2, n_x = per_slot ? n_slots : n_rows;
         for (uint32_t r = 0; r < n_x; r++)
             gfx_quantize(x + r * COLS, COLS, act + r * halo_hip_act_bytes(COLS));
         struct halves h = halves_make(x, COLS, n_x);
         char name[40];
         struct halo_moe_gemm_args gemm_args = {
             {{weight, expert_bytes, many, NULL, OUT, OUT}}, h.half, h.scale, slot, tile, NULL, COLS, USED, per_slot};
-        moe_in_tiles(type->name, &choice[0][0], SLOTS, EXPERTS, HALO_MOE_TILE, slot, tile, gemm_args);
-        gemm_args.matrix[0].out = wider;
-        moe_in_tiles(type->name, &choice[0][0], SLOTS, EXPERTS, HALO_MOE_TILE_WIDE, slot, tile, gemm_args);
-        assert_memory_equal(many, wider, SLOTS * OUT * 4);
+        moe_in_tiles(type->name, &choice[0][0], n_slots, EXPERTS, slot, tile, gemm_args);
+        gemm_args.matrix[0].out = first;
         gemm_args.matrix[1] = (struct halo_expert_arg){weight, expert_bytes, second, bias, OUT, OUT};
-        moe_in_tiles(type->name, &choice[0][0], SLOTS, EXPERTS, HALO_MOE_TILE, slot, tile, gemm_args);
-        assert_memory_equal(many, wider, SLOTS * OUT * 4);
+        moe_in_tiles(type->name, &choice[0][0], n_slots, EXPERTS, slot, tile, gemm_args);
+        assert_memory_equal(many, first, SLOTS * OUT * 4);
         snprintf(name, sizeof(name), "moe_gemv_%s", type->name);
         const uint32_t blocks = HALO_HIP_CEIL(OUT, HALO_MOE_GEMV_ROWS(type->block == 1, COLS));
         struct halo_moe_gemv_args gemv_args = {.matrix = {{weight, expert_bytes, few, NULL, OUT, OUT}},
@@ -440,9 +437,9 @@ static void moe(void **state)
                                                .n_used = USED,
                                                .per_slot = per_slot,
                                                .n_slot_blocks = blocks};
-        moe_few_rows(name, gemv_args, ROWS,
+        moe_few_rows(name, gemv_args, n_rows,
                      type->block == 1 ? COLS * (uint32_t)sizeof(float) : halo_hip_act_bytes(COLS));
-        for (uint32_t s = 0; s < SLOTS; s++)
+        for (uint32_t s = 0; s < n_slots; s++)
             for (uint32_t i = 0; i < OUT; i++) {
                 int32_t expert;
                 memcpy(&expert, &choice[s / USED][USED + s % USED], 4);
@@ -455,16 +452,16 @@ static void moe(void **state)
                 gfx_near((double)few[s * OUT + i], want, 8e-3, size, name, s * OUT + i); /* int8 activations */
             }
         halves_free(&h);
-        void *buffers[] = {x, bias, few, many, wider, second, weight, act};
+        void *buffers[] = {x, bias, few, many, first, second, weight, act};
         for (uint32_t i = 0; i < sizeof(buffers) / sizeof(buffers[0]); i++)
             free(buffers[i]);
     }
 }
 
-/* Tiles of tile_rows for n_slots slots, the most of them of one expert. */
-static void group_in(uint32_t n_slots, uint32_t n_used, uint32_t n_experts, uint32_t tile_rows)
+/* Tiles for n_slots slots, the most of them of one expert. */
+static void group_in(uint32_t n_slots, uint32_t n_used, uint32_t n_experts)
 {
-    const uint32_t n_tiles = n_slots / tile_rows + (n_experts < n_slots ? n_experts : n_slots), row = 2 * n_used;
+    const uint32_t n_tiles = n_slots / HALO_GEMM_ROWS + (n_experts < n_slots ? n_experts : n_slots), row = 2 * n_used;
     float *choice = gfx_zeros(n_slots * 2 * sizeof(float));
     uint32_t *slot = gfx_zeros(n_slots * sizeof(*slot)), *seen = gfx_zeros(n_slots * sizeof(*seen)), seed = 1, n = 0;
     struct halo_moe_tile *tile = gfx_zeros((n_tiles + 1) * sizeof(*tile));
@@ -473,10 +470,10 @@ static void group_in(uint32_t n_slots, uint32_t n_used, uint32_t n_experts, uint
         memcpy(&choice[s / n_used * row + n_used + s % n_used], &expert, 4);
     }
     memset(tile, 0xff, (n_tiles + 1) * sizeof(*tile));
-    struct halo_moe_group_args args = {choice, slot, tile, n_slots, n_used, n_experts, n_tiles, tile_rows};
+    struct halo_moe_group_args args = {choice, slot, tile, n_slots, n_used, n_experts, n_tiles};
     gfx_run("moe_group", n_experts, 1, 1, &args);
     for (uint32_t t = 0; t < n_tiles; t++) {
-        assert_true(tile[t].n_slots <= tile_rows);
+        assert_true(tile[t].n_slots <= HALO_GEMM_ROWS);
         if (tile[t].n_slots > 0)
             assert_int_equal(tile[t].first, n);
         for (uint32_t i = 0; i < tile[t].n_slots; i++, n++) {
@@ -500,13 +497,10 @@ static void group_in(uint32_t n_slots, uint32_t n_used, uint32_t n_experts, uint
 static void group(void **state)
 {
     (void)state;
-    for (uint32_t wide = 0; wide < 2; wide++) {
-        const uint32_t rows = wide ? HALO_MOE_TILE_WIDE : HALO_MOE_TILE;
-        group_in(140, 2, 300, rows); /* fewer slots than experts */
-        group_in(2048 * 8, 8, 16, rows);
-        group_in(777 * 3, 3, 7, rows);
-        group_in(9, 1, 1, rows);
-    }
+    group_in(140, 2, 300); /* fewer slots than experts */
+    group_in(2048 * 8, 8, 16);
+    group_in(777 * 3, 3, 7);
+    group_in(9, 1, 1);
 }
 
 int main(void)

@@ -215,9 +215,9 @@ static const struct field moe_gemv[] = {EXPERT(moe_gemv, matrix[0]),
                                         U(moe_gemv, n_grid),
                                         U(moe_gemv, early),
                                         {0}};
-static const struct field moe_group[] = {P(moe_group, choice),  P(moe_group, slot),      P(moe_group, tile),
-                                         U(moe_group, n_slots), U(moe_group, n_used),    U(moe_group, n_expert),
-                                         U(moe_group, n_tiles), U(moe_group, tile_rows), {0}};
+static const struct field moe_group[] = {
+    P(moe_group, choice), P(moe_group, slot),     P(moe_group, tile),    U(moe_group, n_slots),
+    U(moe_group, n_used), U(moe_group, n_expert), U(moe_group, n_tiles), {0}};
 static const struct field moe_gemm[] = {
     EXPERT(moe_gemm, matrix[0]), EXPERT(moe_gemm, matrix[1]), P(moe_gemm, half),  P(moe_gemm, scale),
     P(moe_gemm, slot),           P(moe_gemm, tile),           P(moe_gemm, place), U(moe_gemm, n_cols),
@@ -468,7 +468,7 @@ static void print_amount(FILE *to, const struct halo_hip_amount *a)
         return;
     }
     if (a->count == HALO_HIP_EXPERT_TILES) {
-        fprintf(to, "tiles(rows*%u, %u, %u)", a->times, a->over, a->most);
+        fprintf(to, "tiles(rows*%u, %u)", a->times, a->over);
         return;
     }
     if (a->most)
