@@ -9,8 +9,8 @@
  *
  * One block of each kernel is executed, whole tiles of it: of gemm with PRODUCT_COLS columns, of prefill the last rows
  * of PROMPT positions, of attend and latent_tiles one row over so many. Then the model replays it for as many blocks as
- * a WGP holds. With a PREFIX a second table follows: decode attention behind 8192 and 32768 positions with the splits
- * of a launch, as times of the bytes at 215 GB/s, and what the positions between them cost.
+ * a WGP holds. With a PREFIX a second table follows: decode attention behind 8192, 32768 and 131072 positions with the
+ * splits of a launch, as times of the bytes at 215 GB/s, and what the positions between them cost.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -472,15 +472,17 @@ struct depth {
     struct isa_cycles cycles;
 };
 
-/* One row behind `n_pos` positions whose kv heads and splits fill the GPU. */
+/* One row behind `n_pos` positions whose kv heads and splits fill the GPU; dim HALO_LATENT_DIM_K: of a latent cache. */
 static struct depth depth_of(const char *name, uint32_t type, uint32_t dim, uint32_t n_head, uint32_t n_kv,
                              uint32_t n_pos)
 {
-    const uint32_t resident = isa_resident(&machine, isa_find(module, name), 4),
+    struct isa_kernel *kernel = isa_find(module, name);
+    const uint32_t resident = isa_resident(&machine, kernel, isa_block(kernel) / 32),
                    n = resident < BLOCKS_WANTED ? resident : BLOCKS_WANTED;
     uint32_t n_splits = n * machine.n_wgps / n_kv;
     n_splits = n_splits < HALO_SPLITS_MAX ? n_splits : HALO_SPLITS_MAX;
-    struct decode d = decode_make(cache_make(type, dim, dim, 1, n_pos), n_head, n_splits);
+    const uint32_t dim_v = dim == HALO_LATENT_DIM_K ? 0 : dim;
+    struct decode d = decode_make(cache_make(type, dim, dim_v, 1, n_pos), n_head, n_splits);
     struct depth ret = {0};
     record(name, &d.args, sizeof(d.args));
     const uint32_t n_blocks = HALO_HIP_CEIL(n_splits * n_kv, machine.n_wgps);
@@ -491,18 +493,20 @@ static struct depth depth_of(const char *name, uint32_t type, uint32_t dim, uint
     return ret;
 }
 
-static void depth(const char *type_name, uint32_t type, uint32_t dim, uint32_t n_head, uint32_t n_kv)
+static void depth(const char *name, uint32_t type, uint32_t dim, uint32_t n_head, uint32_t n_kv)
 {
-    char name[40];
-    snprintf(name, sizeof(name), "attend_%s_g%u_d%u", type_name, n_head, dim < 128 ? 128 : dim);
+    static const uint32_t n_pos[] = {8192, 32768, 131072};
+    struct depth at[3];
     if (!is_wanted(name))
         return;
-    const struct depth near = depth_of(name, type, dim, n_head, n_kv, 8192),
-                       far = depth_of(name, type, dim, n_head, n_kv, 32768);
     const double rate = memory_rate();
-    printf("| %s | %u | %u | %u | %.2f | %.2f | %.2f | %s |\n", name, dim, n_kv, far.cycles.n_resident,
-           near.clocks * rate / near.bytes, far.clocks * rate / far.bytes,
-           (far.clocks - near.clocks) * rate / (far.bytes - near.bytes), isa_limit(&machine, &far.cycles));
+    for (uint32_t i = 0; i < 3; i++)
+        at[i] = depth_of(name, type, dim, n_head, n_kv, n_pos[i]);
+    printf("| %s | %u | %u | %u | ", name, dim, n_kv, at[2].cycles.n_resident);
+    for (uint32_t i = 0; i < 3; i++)
+        printf("%.2f | ", at[i].clocks * rate / at[i].bytes);
+    printf("%.2f | %s |\n", (at[2].clocks - at[0].clocks) * rate / (at[2].bytes - at[0].bytes),
+           isa_limit(&machine, &at[2].cycles));
 }
 
 static void depths(void)
@@ -510,11 +514,19 @@ static void depths(void)
     static const struct {
         uint32_t dim, n_head, n_kv;
     } shapes[] = {{64, 8, 8}, {128, 4, 8}, {128, 8, 4}, {256, 4, 4}, {256, 8, 2}, {512, 4, 4}};
-    printf("\n| kernel | elements | kv heads | blocks | at 8192 | at 32768 | a position | limit "
-           "|\n|---|---|---|---|---|---|---|---|\n");
+    char name[40];
+    printf("\n| kernel | elements | kv heads | blocks | at 8192 | at 32768 | at 131072 | a position | limit "
+           "|\n|---|---|---|---|---|---|---|---|---|\n");
     for (uint32_t i = 0; i < N_CACHES; i++)
-        for (uint32_t j = 0; j < sizeof(shapes) / sizeof(shapes[0]); j++)
-            depth(caches[i].name, caches[i].type, shapes[j].dim, shapes[j].n_head, shapes[j].n_kv);
+        for (uint32_t j = 0; j < sizeof(shapes) / sizeof(shapes[0]); j++) {
+            const uint32_t dim = shapes[j].dim;
+            snprintf(name, sizeof(name), "attend_%s_g%u_d%u", caches[i].name, shapes[j].n_head, dim < 128 ? 128 : dim);
+            depth(name, caches[i].type, dim, shapes[j].n_head, shapes[j].n_kv);
+        }
+    for (uint32_t i = 1; i < N_CACHES - 1; i++) { /* f32 takes another kernel */
+        snprintf(name, sizeof(name), "latent_tiles_%s", caches[i].name);
+        depth(name, caches[i].type, HALO_LATENT_DIM_K, HALO_LATENT_QUERIES, 1);
+    }
 }
 
 static void table(void **state)
