@@ -82,6 +82,7 @@ template <uint32_t TYPE, int D> HALO_DEVICE void attend_merge(const halo_attend_
     const uint32_t head = halo_block_x(), row = halo_block_z(), dim = a.kv.head_dim_v;
     const uint32_t n = splits_of(a, a.kv.pos[row], a.split_step, a.split_least).n;
     const float *partial = partial_of(a, row, head, 0);
+    halo_next_may_begin(); /* a product, which loads weights where blocks of attend_tiles have ended */
     halo_inputs_ready();
     if (n < 2) /* the only block has left the result */
         return;

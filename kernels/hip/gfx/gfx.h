@@ -31,7 +31,9 @@
  *   HALO_KERNEL_RESIDENT(name, struct args, threads, blocks)   an EARLY one with so few registers that a
  *                             multiprocessor holds `blocks` blocks of it at once, on NVIDIA's chips; the other kernels
  *                             there: 2 of up to 256 threads, else 1. AMD's compiler has its own way
- *   HALO_LAUNCHES_OVERLAP     defined where an EARLY launch does begin before the one in front of it has ended
+ *   HALO_LAUNCHES_OVERLAP     defined where an EARLY launch does begin before the one in front of it has ended. There
+ *                             halo_next_may_begin() lets the launch behind begin while the one in front still runs:
+ *                             only before halo_inputs_ready, where what that one writes is read here alone
  *   HALO_PLAIN_STEPS          chunks of each row that a lane loads in a stage (persistent.h), of plain weights
  *   HALO_GEMM_WAVE_COLS       weight rows of a wave of gemm: 32 with all rows of x of its block, 64 with half of them
  *   HALO_GEMM_BATCH           units of a weight row that a thread of gemm loads together

@@ -38,6 +38,10 @@ HALO_DEVICE void halo_inputs_ready(void)
 {
     asm volatile("griddepcontrol.wait;\n\tgriddepcontrol.launch_dependents;" ::: "memory");
 }
+HALO_DEVICE void halo_next_may_begin(void)
+{
+    asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
+}
 
 #define HALO_SPECIAL(fn, reg)                                                                                          \
     HALO_DEVICE uint32_t fn(void)                                                                                      \
