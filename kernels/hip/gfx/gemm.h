@@ -51,7 +51,17 @@ template <uint32_t TYPE> struct gemm_book : halo_book_lds<TYPE> {
 };
 #endif
 
-template <uint32_t TYPE> struct gemm_lds : gemm_book<TYPE> {
+/* LDS that a block takes to have fewer beside it. A unit of Q5_1 is of four planes: with a fourth block on a WGP, the
+ * first cache loses lines before all their units are loaded. */
+template <uint32_t TYPE> struct gemm_spare {
+};
+#if !defined(HALO_ASYNC_COPY)
+template <> struct gemm_spare<HALO_TYPE_Q5_1> {
+    uint8_t spare[8192];
+};
+#endif
+
+template <uint32_t TYPE> struct gemm_lds : gemm_book<TYPE>, gemm_spare<TYPE> {
     typedef gemm_shape<TYPE> shape;
     alignas(16) uint16_t x[shape::X_SLABS][HALO_GEMM_ROWS * shape::SLAB];
     alignas(16) uint16_t w[shape::W_SLABS][HALO_GEMM_COLS * shape::SLAB];
