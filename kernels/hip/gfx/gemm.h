@@ -6,8 +6,8 @@
  * of other types a thread loads one unit of 32, or two, while the slab before is multiplied, and expands them to f16
  * in LDS when that is done.
  * A wave has HALO_GEMM_WAVE_COLS weight rows (GEMM_M x GEMM_N tiles of 16 x 16), half of them in the first half of the
- * block's (gemm_store.h), and multiplies no tile without rows. On AMD's chips that is 32 with all rows of x, so that a
- * block costs what its rows are in sixteens, and what bringing the weights to f16 takes.
+ * block's (gemm_store.h). On AMD's chips that is 32 with all rows of x, and it multiplies no tile without rows, so that
+ * a block costs what its rows are in sixteens, and what bringing the weights to f16 takes.
  * In a tile A is x and B is the weights: neighbouring lanes hold neighbouring outputs of a row, which are stored
  * together.
  */
@@ -377,8 +377,24 @@ struct gemm_place {
     int n_tiles; /* of rows, that are not all behind the block's last */
 };
 
+/* Conditions around single tiles cost NVIDIA's chips an eighth of a prompt's speed: loads of a tile stay behind the one
+ * in front of it. So a wave multiplies all of its tiles there; in products of experts, many of which have few rows
+ * (SPARSE), the first half of them, or none, where no others have rows. */
+template <uint32_t SLAB, bool SPARSE>
+HALO_DEVICE void gemm_multiply(const uint16_t *x, const uint16_t *w, const gemm_place &place, gemm_sums &acc)
+{
+#if defined(HALO_ASYNC_COPY)
+    if (!SPARSE || place.n_tiles > GEMM_M / 2)
+        gemm_products<SLAB>(x, place.row0, w, place.col0, GEMM_M, acc);
+    else if (place.n_tiles > 0)
+        gemm_products<SLAB>(x, place.row0, w, place.col0, GEMM_M / 2, acc);
+#else
+    gemm_products<SLAB>(x, place.row0, w, place.col0, place.n_tiles, acc);
+#endif
+}
+
 /* `turn`: of slab s in a turn of the loop. */
-template <uint32_t TYPE>
+template <uint32_t TYPE, bool SPARSE>
 HALO_DEVICE void gemm_slab(const gemm_job &job, gemm_lds<TYPE> &lds,
                            gemm_copies<gemm_shape<TYPE>::SLAB, HALO_GEMM_ROWS> &x, gemm_weights<TYPE> &w,
                            gemm_place &place, uint32_t s, uint32_t n_slabs, uint32_t turn, gemm_sums &acc)
@@ -398,12 +414,12 @@ HALO_DEVICE void gemm_slab(const gemm_job &job, gemm_lds<TYPE> &lds,
     w.fetch(next, (turn + shape::AHEAD) % shape::BATCH, lds.w[shape::W_SLABS > 1 ? behind : 0]);
     x.fetch(next * shape::SLAB, job.n_cols, lds.x[behind]);
     gemm_end_copies();
-    gemm_products<shape::SLAB>(lds_x, place.row0, lds_w, place.col0, place.n_tiles, acc);
+    gemm_multiply<shape::SLAB, SPARSE>(lds_x, lds_w, place, acc);
     place.at = place.at + 1 < shape::X_SLABS ? place.at + 1 : 0;
     place.behind = place.behind + 1 < shape::X_SLABS ? place.behind + 1 : 0;
 }
 
-template <uint32_t TYPE> HALO_DEVICE void gemm(const gemm_job &job, gemm_lds<TYPE> &lds)
+template <uint32_t TYPE, bool SPARSE> HALO_DEVICE void gemm(const gemm_job &job, gemm_lds<TYPE> &lds)
 {
     typedef gemm_shape<TYPE> shape;
     constexpr uint32_t SLAB = shape::SLAB, AHEAD = shape::AHEAD, TURNS = shape::TURNS;
@@ -429,14 +445,14 @@ template <uint32_t TYPE> HALO_DEVICE void gemm(const gemm_job &job, gemm_lds<TYP
     }
     if constexpr (TURNS == 1) {
         for (uint32_t s = 0; s < n_slabs; s++)
-            gemm_slab<TYPE>(job, lds, x, w, place, s, n_slabs, 0, acc);
+            gemm_slab<TYPE, SPARSE>(job, lds, x, w, place, s, n_slabs, 0, acc);
     } else {
         for (uint32_t s = 0; s < n_slabs; s += TURNS)
 #pragma unroll
             for (uint32_t turn = 0; turn < TURNS; turn++) {
                 if (turn > 0 && s + turn >= n_slabs)
                     break;
-                gemm_slab<TYPE>(job, lds, x, w, place, s + turn, n_slabs, turn, acc);
+                gemm_slab<TYPE, SPARSE>(job, lds, x, w, place, s + turn, n_slabs, turn, acc);
             }
     }
     gemm_wait_copies<0>();
@@ -477,7 +493,7 @@ template <uint32_t TYPE> HALO_DEVICE void gemm_run(const halo_gemm_args &a, gemm
                           GEMM_PICK(out_stride),
                           a.glu};
 #undef GEMM_PICK
-    gemm<TYPE>(job, lds);
+    gemm<TYPE, false>(job, lds);
 }
 
 template <uint32_t TYPE> HALO_DEVICE void moe_gemm_run(const halo_moe_gemm_args &a, gemm_lds<TYPE> &lds)
@@ -508,7 +524,7 @@ template <uint32_t TYPE> HALO_DEVICE void moe_gemm_run(const halo_moe_gemm_args 
                           a.n_cols,
                           a.matrix[0].out_stride,
                           a.glu};
-    gemm<TYPE>(job, lds);
+    gemm<TYPE, true>(job, lds);
 }
 
 #define HALO_GEMM_KERNELS(TYPE, type)                                                                                  \
