@@ -80,6 +80,10 @@ static pid_t engine_pid(void)
 #define ROUND_STEP 12 /* a round takes half a minute there */
 #define ENDS_MS 240000
 #define REPLY_TOKENS 60
+#elif defined(__SANITIZE_ADDRESS__)
+#define ROUND_STEP 4 /* ten seconds */
+#define ENDS_MS 60000
+#define REPLY_TOKENS 200
 #else
 #define ROUND_STEP 1
 #define ENDS_MS 60000
