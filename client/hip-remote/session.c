@@ -142,7 +142,7 @@ static const char *reason_of(const struct halo_client_session *c, int error)
     if (error == -ENODEV)
         return "it has no GPU, or no HIP runtime";
     if (!c->settings.key_file && !c->settings.worker.is_unix && (error == -EPROTO || error == -ECONNRESET))
-        return "it closed the connection, or it serves clients with its key alone (HIP_REMOTE_KEY_FILE)";
+        return "it closed the connection; it may serve only clients that have its key (HIP_REMOTE_KEY_FILE)";
     return strerror(-error);
 }
 

@@ -121,7 +121,7 @@ void halo_port_load(struct halo_port *port, struct halo_job *job)
     }
     if (port->n_instances == HALO_MAX_KNOWN) {
         struct halo_fault full;
-        halo_fault_set(&full, HALO_FAULT_QUEUE_FULL, "%u models are loaded or wait to be, which is the limit",
+        halo_fault_set(&full, HALO_FAULT_QUEUE_FULL, "%u models are loaded or waiting to be loaded, which is the limit",
                        port->n_instances);
         halo_fault_number(&full, "limit", HALO_MAX_KNOWN);
         halo_job_end_fault(port, job, &full);

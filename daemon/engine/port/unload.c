@@ -13,7 +13,7 @@ void halo_port_unload(struct halo_port *port, struct halo_job *job)
         return;
     }
     if (instance->state != HALO_INSTANCE_READY && instance->unloader) {
-        halo_job_end_error(port, job, HALO_ERROR_NOT_FOUND, "model %.200s is being unloaded already", instance->name);
+        halo_job_end_error(port, job, HALO_ERROR_NOT_FOUND, "model %.200s is already being unloaded", instance->name);
         return;
     }
     job->model = instance;
