@@ -54,7 +54,7 @@ static void load_next(struct halo_requests *requests)
     }
     halo_link_move(&requests->link, HALO_LINK_READY);
     halo_breaker_engine_ready(&requests->breaker, requests->now_ns);
-    halo_log(HALO_LOG_INFO, "engine is ready (%zu models)", known->n_models);
+    halo_log(HALO_LOG_INFO, "engine is ready (%zu model%s)", known->n_models, known->n_models == 1 ? "" : "s");
     snprintf(text, sizeof(text), "ready, %zu models in memory", known->n_models);
     requests->ops->status(requests->ud, text);
     halo_dispatch_waiting(requests);
